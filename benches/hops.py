@@ -42,6 +42,7 @@ from pytrace.retrieval.hops.learning import KnownQuestion, known_question, learn
 from pytrace.retrieval.hops.search import HopSearch, PassageRanking
 from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import IndexWriter, PassageIndex
+from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.segment import document_id
 from pytrace.triples.extraction import PhraseExtractor, build_graph
 from pytrace.triples.graph import TripleStore
@@ -189,13 +190,15 @@ def _asked(search: HopSearch, texts: Sequence[str], gold: list[frozenset[str]]) 
     pairs = list(search.pairs(texts))
     milliseconds = 1000 * (time.perf_counter() - started - encoding) / len(texts)
     owners = _owners(index)
+    assert index.graph is not None
+    links = index.graph.links(np.arange(len(index)))
     words, near = index.words.top(texts, _DEPTH)[1], index.nearest(vectors, _DEPTH)[1]
     peers = {
         "BM25": [_documents(rows, owners) for rows in words],
         "vectors": [_documents(rows, owners) for rows in near],
         "RRF of both": [_fused(one, other, owners) for one, other in zip(words, near, strict=True)],
         "seeds alone": [_by(each.seed_scores, each, owners) for each in pairs],
-        "walk alone": [_walked(index, each, owners) for each in pairs],
+        "walk alone": [_walked(links, each, owners) for each in pairs],
     }
     return Asked(pairs, {}, gold, owners, peers, milliseconds)
 
@@ -335,16 +338,14 @@ def _by(scores: NDArray[np.float64], pairs: Pairs, owners: Sequence[str]) -> Ran
     return _documents(pairs.rows[np.argsort(-scores, kind="stable")], owners)
 
 
-def _walked(index: PassageIndex, pairs: Pairs, owners: Sequence[str]) -> Ranking:
+def _walked(links: Links, pairs: Pairs, owners: Sequence[str]) -> Ranking:
     """Rank by personalised PageRank over the links from the 30 best seeds; restart and weights are the best of a few."""
-    graph = index.graph
-    assert graph is not None
     best = np.argsort(-pairs.seed_scores, kind="stable")[:30]
     ranking = personalised_pagerank(
-        graph["links.starts"],
-        graph["links"],
+        links.offsets,
+        links.rows,
         pairs.rows[best],
-        weights=graph["links.forth"] + np.float32(0.5) * graph["links.back"],
+        weights=links.forth + np.float32(0.5) * links.back,
         seed_weights=np.exp(8 * (pairs.seed_scores[best] - pairs.seed_scores.max(initial=0))),
         restart=0.6,
         tolerance=1e-5,

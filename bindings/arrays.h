@@ -151,6 +151,18 @@ PyObject* array_of(const std::vector<T>& values) {
   return array.release().ptr();
 }
 
+// A sequence of tuples of `size` each.
+inline std::vector<py::tuple> tuples_of(py::handle object, const char* name, size_t size) {
+  std::vector<py::tuple> tuples;
+  for (const py::handle item : py::reinterpret_borrow<py::object>(object)) {
+    if (!py::isinstance<py::tuple>(item) || py::len(item) != size) {
+      throw py::type_error(std::string(name) + " must hold tuples of " + std::to_string(size));
+    }
+    tuples.push_back(py::reinterpret_borrow<py::tuple>(item));
+  }
+  return tuples;
+}
+
 // A whole number of at least `least`; True and 3.0 are refused as Python itself would.
 inline int64_t whole_number(py::handle object, const char* name, int64_t least) {
   const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));

@@ -7,24 +7,18 @@
 namespace pytrace::bindings {
 namespace {
 
-PyObject* bind_hash_names(PyObject* const* arguments) {
+PyObject* bind_build_names(PyObject* const* arguments) {
   const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
   const py::array offsets = int64_vector(arguments[1], "offsets");
   const int threads = thread_count(arguments[2]);
-  const Strings names{span_view<uint8_t>(bytes), span_view<int64_t>(offsets)};
-  if (names.offsets.size < 1) fail("offsets is empty; it needs at least the value 0");
-  const py::ssize_t count = names.size();
-  py::array hashes = new_array<uint64_t>({count}), firsts = new_array<uint64_t>({count}),
-            words = new_array<int64_t>({count});
+  BuiltNames built;
   {
-    auto* const out = values_of<uint64_t>(hashes);
-    auto* const out_firsts = values_of<uint64_t>(firsts);
-    auto* const out_words = values_of<int64_t>(words);
     const ReleasedGil released;
-    hash_names(names, threads, out, out_firsts, out_words);
+    built = build_names({span_view<uint8_t>(bytes), span_view<int64_t>(offsets)}, threads);
   }
-  return Py_BuildValue("(NNN)", hashes.release().ptr(), firsts.release().ptr(),
-                       words.release().ptr());
+  return Py_BuildValue("(NNNNNN)", array_of(built.hashes), array_of(built.bytes),
+                       array_of(built.offsets), array_of(built.firsts), array_of(built.lengths),
+                       array_of(built.rows));
 }
 
 PyObject* bind_find_names(PyObject* const* arguments) {
@@ -56,8 +50,8 @@ PyObject* bind_find_names(PyObject* const* arguments) {
 }  // namespace
 
 void register_names(py::module_& module) {
-  define_fast<&bind_hash_names, 3>(module, "hash_names",
-                                   "hash_names(text, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_build_names, 3>(module, "build_names",
+                                    "build_names(text, offsets, threads, /)\n--\n\n");
   define_fast<&bind_find_names, 9>(
       module, "find_names",
       "find_names(hashes, text, offsets, firsts, lengths, texts, text_offsets, index, threads, "

@@ -8,6 +8,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
+#include "topk/topk_rows.h"
 #include "topk_arguments.h"
 
 namespace pytrace::bindings {
@@ -137,9 +138,36 @@ py::array bind_normalize(py::handle vectors, py::handle threads) {
   return out;
 }
 
+PyObject* bind_scaled_rows(PyObject* const* arguments) {
+  const std::vector<py::tuple> given = tuples_of(arguments[0], "parts", 2);
+  const py::array owners = int64_vector(arguments[1], "owners");
+  const py::array rows = int64_vector(arguments[2], "rows");
+  const int64_t dimension = whole_number(arguments[3], "dimension", 0);
+  const int threads = thread_count(arguments[4]);
+  std::vector<py::array> arrays;
+  std::vector<ScaledItems> parts;
+  for (const py::tuple& part : given) {
+    const auto first = arrays.size();
+    const py::array items = real_array(part[0], "items");
+    require_rank(items, 2, "items");
+    arrays.push_back(rows_of<int8_t>(items));
+    arrays.push_back(exact_vector<float>(part[1], "scales"));
+    parts.push_back({matrix_view<int8_t>(arrays[first]), span_view<float>(arrays[first + 1])});
+  }
+  py::array out = new_array<float>({rows.size(), dimension});
+  const Matrix<float> filled{values_of<float>(out), rows.size(), dimension, dimension};
+  {
+    const ReleasedGil released;
+    scaled_rows(parts, span_view<int64_t>(owners), span_view<int64_t>(rows), filled, threads);
+  }
+  return out.release().ptr();
+}
+
 }  // namespace
 
 void register_topk(py::module_& module) {
+  define_fast<&bind_scaled_rows, 5>(
+      module, "scaled_rows", "scaled_rows(parts, owners, rows, dimension, threads, /)\n--\n\n");
   define_fast<&bind_top_k, 9>(module, "top_k",
                               "top_k(queries, items, k, metric, offsets, query_offsets, exclude, "
                               "scale, threads, /)\n--\n\n");

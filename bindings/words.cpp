@@ -6,6 +6,8 @@
 #include "arrays.h"
 #include "calls.h"
 #include "module.h"
+#include "words/word_hashes.h"
+#include "words/word_lists.h"
 
 namespace pytrace::bindings {
 namespace {
@@ -157,6 +159,90 @@ PyObject* bind_live_postings(PyObject* const* arguments) {
   return counts.release().ptr();
 }
 
+PyObject* bind_hash_texts(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  const int threads = thread_count(arguments[2]);
+  const Strings texts{span_view<uint8_t>(bytes), span_view<int64_t>(offsets)};
+  if (texts.offsets.size < 1) fail("offsets is empty; it needs at least the value 0");
+  py::array hashes = new_array<uint64_t>({texts.size()});
+  auto* const out = values_of<uint64_t>(hashes);
+  {
+    const ReleasedGil released;
+    hash_texts(texts, threads, out);
+  }
+  return hashes.release().ptr();
+}
+
+PyObject* bind_hash_words(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  const int threads = thread_count(arguments[2]);
+  HashedWords words;
+  {
+    const ReleasedGil released;
+    words = hash_words({span_view<uint8_t>(bytes), span_view<int64_t>(offsets)}, threads);
+  }
+  return Py_BuildValue("(NN)", array_of(words.offsets), array_of(words.hashes));
+}
+
+PyObject* bind_number_words(PyObject* const* arguments) {
+  const py::array bytes = exact_vector<uint8_t>(arguments[0], "text");
+  const py::array offsets = int64_vector(arguments[1], "offsets");
+  NumberedWords words;
+  {
+    const ReleasedGil released;
+    words = number_words({span_view<uint8_t>(bytes), span_view<int64_t>(offsets)});
+  }
+  return Py_BuildValue("(NNNN)", array_of(words.ids), array_of(words.lengths),
+                       array_of(words.bytes), array_of(words.offsets));
+}
+
+PyObject* bind_turn_postings(PyObject* const* arguments) {
+  const py::array rows = exact_vector<uint16_t>(arguments[0], "rows");
+  const py::array starts = exact_vector<uint32_t>(arguments[1], "starts");
+  const int64_t count = whole_number(arguments[2], "count", 0);
+  const int64_t first = whole_number(arguments[3], "first", 0);
+  const int64_t far = whole_number(arguments[4], "far", 1);
+  if (count > 1 << 16 || far >= 1 << 16 || first > std::numeric_limits<int32_t>::max()) {
+    fail("count is " + to_text(count) + ", first " + to_text(first) + " and far " + to_text(far) +
+         "; they must be at most 65536, 2147483647 and 65535");
+  }
+  RowTerms turned;
+  {
+    const ReleasedGil released;
+    turned = turn_postings(span_view<uint16_t>(rows), span_view<uint32_t>(starts), count, first,
+                           static_cast<uint16_t>(far));
+  }
+  return Py_BuildValue("(NN)", array_of(turned.steps), array_of(turned.ends));
+}
+
+PyObject* bind_terms_of_rows(PyObject* const* arguments) {
+  const std::vector<py::tuple> given = tuples_of(arguments[0], "parts", 3);
+  const py::array owners = int64_vector(arguments[1], "owners");
+  const py::array rows = int64_vector(arguments[2], "rows");
+  const int64_t far = whole_number(arguments[3], "far", 1);
+  if (far >= 1 << 16) fail("far is " + to_text(far) + "; it must be at most 65535");
+  const int threads = thread_count(arguments[4]);
+  std::vector<py::array> arrays;
+  std::vector<RowTermsPart> parts;
+  for (const py::tuple& part : given) {
+    const auto first = arrays.size();
+    arrays.push_back(exact_vector<uint16_t>(part[0], "steps"));
+    arrays.push_back(exact_vector<uint32_t>(part[1], "starts"));
+    arrays.push_back(exact_vector<int32_t>(part[2], "numbers"));
+    parts.push_back({span_view<uint16_t>(arrays[first]), span_view<uint32_t>(arrays[first + 1]),
+                     span_view<int32_t>(arrays[first + 2])});
+  }
+  TermLists found;
+  {
+    const ReleasedGil released;
+    found = terms_of_rows(parts, span_view<int64_t>(owners), span_view<int64_t>(rows),
+                          static_cast<uint16_t>(far), threads);
+  }
+  return Py_BuildValue("(NN)", array_of(found.offsets), array_of(found.terms));
+}
+
 }  // namespace
 
 void register_words(py::module_& module) {
@@ -173,6 +259,16 @@ void register_words(py::module_& module) {
       "threads, /)\n--\n\n");
   define_fast<&bind_live_postings, 4>(module, "live_postings",
                                       "live_postings(rows, live, starts, ends, /)\n--\n\n");
+  define_fast<&bind_hash_texts, 3>(module, "hash_texts",
+                                   "hash_texts(text, offsets, threads, /)\n--\n\n");
+  define_fast<&bind_number_words, 2>(module, "number_words",
+                                     "number_words(text, offsets, /)\n--\n\n");
+  define_fast<&bind_turn_postings, 5>(module, "turn_postings",
+                                      "turn_postings(rows, starts, count, first, far, /)\n--\n\n");
+  define_fast<&bind_terms_of_rows, 5>(
+      module, "terms_of_rows", "terms_of_rows(parts, owners, rows, far, threads, /)\n--\n\n");
+  define_fast<&bind_hash_words, 3>(module, "hash_words",
+                                   "hash_words(text, offsets, threads, /)\n--\n\n");
 }
 
 }  // namespace pytrace::bindings

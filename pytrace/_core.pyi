@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,14 @@ def top_k(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]: ...
 def similarity(
     queries: npt.ArrayLike, items: npt.ArrayLike, metric: str, scale: npt.ArrayLike | None, threads: int | None, /
+) -> npt.NDArray[np.float32]: ...
+def scaled_rows(
+    parts: Sequence[tuple[NDArray[np.int8], NDArray[np.float32]]],
+    owners: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    dimension: int,
+    threads: int | None,
+    /,
 ) -> npt.NDArray[np.float32]: ...
 def normalize(vectors: npt.ArrayLike, threads: int | None, /) -> npt.NDArray[np.float32]: ...
 def expand(
@@ -160,16 +169,11 @@ def word_scores_of(
 def pair_features(
     frequencies: NDArray[np.int32],
     passages: int,
-    link_offsets: NDArray[np.int64],
-    links: NDArray[np.int32],
-    forth: NDArray[np.float32],
-    back: NDArray[np.float32],
     questions: npt.ArrayLike,
     question_offsets: npt.ArrayLike,
     question_words: NDArray[np.int32],
     totals: NDArray[np.float64],
     offsets: npt.ArrayLike,
-    rows: npt.ArrayLike,
     vectors: npt.ArrayLike,
     scores: npt.ArrayLike,
     word_offsets: npt.ArrayLike,
@@ -180,12 +184,32 @@ def pair_features(
     pair_offsets: npt.ArrayLike,
     firsts: npt.ArrayLike,
     seconds: npt.ArrayLike,
+    forth: NDArray[np.float32],
+    back: NDArray[np.float32],
     threads: int | None,
     /,
 ) -> NDArray[np.float64]: ...
 def live_postings(
     rows: NDArray[np.uint16], live: NDArray[np.bool_], starts: npt.ArrayLike, ends: npt.ArrayLike, /
 ) -> NDArray[np.int64]: ...
+def hash_texts(text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /) -> NDArray[np.uint64]: ...
+def hash_words(
+    text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]: ...
+def number_words(
+    text: NDArray[np.uint8], offsets: npt.ArrayLike, /
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int64]]: ...
+def turn_postings(
+    rows: NDArray[np.uint16], starts: NDArray[np.uint32], count: int, first: int, far: int, /
+) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]: ...
+def terms_of_rows(
+    parts: Sequence[tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.int32]]],
+    owners: npt.ArrayLike,
+    rows: npt.ArrayLike,
+    far: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
 def fuzzy_score(scorer: int, s1: object, s2: object, score_cutoff: float | None, /) -> float: ...
 def fuzzy_extract(
     scorer: int, query: object, choices: object, limit: int | None, score_cutoff: float | None, /
@@ -213,9 +237,16 @@ def fuzzy_cpdist(
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...
-def hash_names(
+def build_names(
     text: NDArray[np.uint8], offsets: npt.ArrayLike, threads: int | None, /
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]: ...
+) -> tuple[
+    NDArray[np.uint64],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.uint64],
+    NDArray[np.uint64],
+    NDArray[np.int64],
+]: ...
 def find_names(
     hashes: NDArray[np.uint64],
     text: NDArray[np.uint8],

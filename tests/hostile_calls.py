@@ -834,20 +834,20 @@ def check_pair_features(result: Any, _args: list[Any], _options: dict[str, Any])
 
 def make_pair_features(rng: Dice) -> Call:
     queries, size, known = rng.choice([0, 1, 3]), rng.choice([0, 1, 5, 30]), rng.choice([0, 1, 9])
-    passages, links, names = rng.choice([0, 1, 9]), rng.choice([0, 1, 30]), rng.choice([0, 1, 8])
+    passages, names = rng.choice([0, 1, 9]), rng.choice([0, 1, 8])
     pairs, asked, held, parts = (rng.choice([0, 1, 20]) for _ in range(4))
     dimension = rng.choice([1, 7, 40])
     offsets = ends(rng, queries, size)
-    arguments = [integers(rng, known, 9, np.int32), passages, ends(rng, passages, links)]
-    arguments += [integers(rng, links, 9, np.int32), *(reals(rng, links).astype(np.float32) for _ in range(2))]
+    arguments = [integers(rng, known, 9, np.int32), passages]
     arguments += [reals(rng, queries, dimension), ends(rng, queries, asked), integers(rng, asked, 12, np.int32)]
-    arguments += [np.abs(reals(rng, queries)), offsets, integers(rng, size, 12, np.int64)]
+    arguments += [np.abs(reals(rng, queries)), offsets]
     arguments += [reals(rng, size, dimension), reals(rng, size, 4), ends(rng, size, held)]
     arguments += [integers(rng, held, 12, np.int32), ends(rng, size, names), ends(rng, names, parts)]
     arguments += [integers(rng, parts, 12, np.int32) - 1, ends(rng, queries, pairs)]
     # Places among the first question's candidates, as a rule.
     within = max(1, int(offsets[1]) if queries else 1)
-    arguments += [integers(rng, pairs, within, np.int64), integers(rng, pairs, within, np.int64), threads(rng)]
+    arguments += [integers(rng, pairs, within, np.int64), integers(rng, pairs, within, np.int64)]
+    arguments += [*(reals(rng, pairs).astype(np.float32) for _ in range(2)), threads(rng)]
     return Call(_core.pair_features, arguments, {}, check_pair_features)
 
 
@@ -895,11 +895,90 @@ def make_names(rng: Dice) -> Call:
     return Call(_core.find_names, [*arrays, text, stops, rng.random() < 0.5, threads(rng)], {}, check_names)
 
 
+def some_texts(rng: Dice) -> tuple[Any, Any]:
+    """Draw texts of short words, one behind the other, and where each begins."""
+    words = rng.choice([["ada", "foah", "", "of"], ["a"], [" ", "b" * 200]])
+    size = 50_000 if rng.large else rng.choice([0, 1, 3, 50])
+    text = np.frombuffer(" ".join(rng.choice(words) for _ in range(size)).encode(), np.uint8).copy()
+    return text, ends(rng, rng.choice([0, 1, 4]), len(text))
+
+
+def check_texts(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    if not isinstance(result, tuple):
+        expect(is_array(result, np.uint64, 1), result)
+        return
+    expect(all(isinstance(array, np.ndarray) and array.ndim == 1 for array in result), result)
+    if len(result) == 6:
+        expect(len(result[0]) == len(result[2]) - 1 and result[2][-1] == len(result[1]), result)
+        expect(bool((result[5] < max(len(result[0]), 1)).all()), result)
+    elif len(result) == 4:
+        expect(len(result[0]) == result[1].sum() and result[3][-1] == len(result[2]), result)
+        expect(bool((result[0] < max(len(result[3]) - 1, 1)).all()), result)
+    else:
+        expect(result[0][-1] == len(result[1]), result)
+
+
+def make_texts(rng: Dice) -> Call:
+    called = rng.choice([_core.build_names, _core.hash_texts, _core.hash_words, _core.number_words])
+    arguments = [*some_texts(rng)]
+    return Call(called, arguments if called is _core.number_words else [*arguments, threads(rng)], {}, check_texts)
+
+
+def check_turned(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    steps, row_ends = result
+    expect(is_array(steps, np.uint16, 1) and is_array(row_ends, np.uint32, 1), result)
+    expect(type(args[2]) is not int or len(row_ends) == args[2], result)
+    expect(not len(row_ends) or row_ends[-1] == len(steps), result)
+
+
+def make_turned(rng: Dice) -> Call:
+    rows, terms = rng.choice([0, 1, 7, 300]), rng.choice([0, 1, 9])
+    size = 200_000 if rng.large and rows else rng.choice([0, 1, 40]) if rows else 0
+    arguments = [integers(rng, size, rows, np.uint16), ends(rng, terms, size).astype(np.uint32), rows]
+    return Call(
+        _core.turn_postings, [*arguments, rng.choice([0, 7, 200_000]), rng.choice([1, 3, 65_535])], {}, check_turned
+    )
+
+
+def check_terms(result: Any, _args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result[0], np.int64, 1) and is_array(result[1], np.int32, 1), result)
+    expect(result[0][-1] == len(result[1]), result)
+
+
+def make_terms(rng: Dice) -> Call:
+    parts = []
+    for _ in range(rng.choice([1, 1, 3])):
+        steps = integers(rng, rng.choice([0, 1, 50]), 9, np.uint16)
+        starts = ends(rng, 5, len(steps)).astype(np.uint32) if rng.random() < 0.8 else integers(rng, 6, 90, np.uint32)
+        parts.append((steps, starts, integers(rng, rng.choice([0, 30]), 9, np.int32)))
+    size = 3_000 if rng.large else rng.choice([0, 1, 9])
+    owners, rows = integers(rng, size, len(parts)), integers(rng, size, 5)
+    return Call(_core.terms_of_rows, [parts, owners, rows, rng.choice([1, 8, 65_535]), threads(rng)], {}, check_terms)
+
+
+def check_scaled_rows(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float32, 2), result)
+    expect(type(args[3]) is not int or result.shape[1] == args[3], result)
+
+
+def make_scaled_rows(rng: Dice) -> Call:
+    dimension = rng.choice([0, 1, 9])
+    parts = []
+    for _ in range(rng.choice([1, 1, 3])):
+        rows = rng.choice([1, 7])
+        parts.append(
+            (integers(rng, rows * dimension, 9, np.int8).reshape(rows, dimension), reals(rng, rows).astype("f4"))
+        )
+    size = 3_000 if rng.large else rng.choice([0, 1, 9])
+    arguments = [parts, integers(rng, size, len(parts)), integers(rng, size, rng.choice([1, 1, 7])), dimension]
+    return Call(_core.scaled_rows, [*arguments, threads(rng)], {}, check_scaled_rows)
+
+
 MAKERS: list[Callable[[Dice], Call]] = [
     make_top_k, make_similarity, make_normalize, make_ratio, make_partial_ratio_alignment, make_cdist, make_cpdist,
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
     make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of, make_word_top,
-    make_pair_features,
+    make_pair_features, make_texts, make_turned, make_terms, make_scaled_rows,
 ]  # fmt: skip
 
 

@@ -33,6 +33,14 @@ struct Matrix {
   T* row(int64_t i) const { return data + i * stride; }
 };
 
+// Byte strings one behind the other: number i is [offsets[i], offsets[i + 1]).
+struct Strings {
+  Span<const uint8_t> bytes;
+  Span<const int64_t> offsets;
+
+  int64_t size() const { return offsets.size - 1; }
+};
+
 inline std::string to_text(int64_t value) { return std::to_string(value); }
 
 // A number as a person writes it: 0.5, 1e+200, nan.

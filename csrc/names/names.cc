@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "common/parallel.h"
 
@@ -194,20 +195,79 @@ NameHits find_all(const NameTable& table, const Strings& texts, int threads) {
 
 }  // namespace
 
-void hash_names(const Strings& names, int threads, uint64_t* hashes, uint64_t* firsts,
-                int64_t* words) {
+BuiltNames build_names(const Strings& names, int threads) {
   require_offsets(names.offsets, names.bytes.size, "offsets");
+  const auto count = static_cast<size_t>(names.size());
+  struct Entry {
+    const uint8_t* begin;
+    size_t size;
+    uint64_t first;
+    uint64_t length;
+  };
+  struct Place {
+    uint64_t hash;
+    size_t name;
+  };
+  std::vector<Entry> entries(count);
+  std::vector<Place> order(count);
+  // A copy, which nobody writes to while it is sorted by.
+  std::vector<uint8_t> text(static_cast<size_t>(names.bytes.size));
   parallel_for(names.size(), kTextsAtOnce, threads, [&](int64_t begin, int64_t end, int) {
-    std::vector<Word> parts;
+    std::vector<Word> words;
     for (int64_t name = begin; name < end; ++name) {
-      split(names.bytes.data, names.offsets[name], names.offsets[name + 1], parts);
-      uint64_t hash = parts.empty() ? 0 : parts[0].hash;
-      firsts[name] = hash;
-      for (size_t i = 1; i < parts.size(); ++i) hash = followed_by(hash, parts[i].hash);
-      hashes[name] = hash;
-      words[name] = static_cast<int64_t>(parts.size());
+      split(names.bytes.data, names.offsets[name], names.offsets[name + 1], words);
+      if (words.empty() || words.size() > kLongestName) {
+        fail("name " + to_text(name) + " has " + to_text(static_cast<int64_t>(words.size())) +
+             " words; a name has from 1 to " + to_text(kLongestName));
+      }
+      uint64_t hash = words[0].hash;
+      uint8_t* const start = text.data() + names.offsets[name];
+      uint8_t* out = start;
+      for (size_t i = 0; i < words.size(); ++i) {
+        if (i > 0) {
+          hash = followed_by(hash, words[i].hash);
+          *out++ = ' ';
+        }
+        out = std::copy(names.bytes.data + words[i].begin, names.bytes.data + words[i].end, out);
+      }
+      const auto place = static_cast<size_t>(name);
+      entries[place] = {start, static_cast<size_t>(out - start), words[0].hash,
+                        uint64_t{1} << (words.size() - 1)};
+      order[place] = {hash, place};
     }
   });
+  const auto compared = [&](const Place& a, const Place& b) {
+    const Entry &one = entries[a.name], &other = entries[b.name];
+    const int bytes = std::memcmp(one.begin, other.begin, std::min(one.size, other.size));
+    return bytes != 0 ? bytes : static_cast<int>(one.size > other.size) - (one.size < other.size);
+  };
+  std::sort(order.begin(), order.end(), [&](const Place& a, const Place& b) {
+    return a.hash != b.hash ? a.hash < b.hash : compared(a, b) < 0;
+  });
+  BuiltNames built;
+  built.rows.resize(count);
+  built.offsets.push_back(0);
+  std::vector<std::pair<uint64_t, uint64_t>> begun;
+  for (size_t i = 0; i < count; ++i) {
+    const Place& place = order[i];
+    if (i == 0 || place.hash != order[i - 1].hash || compared(place, order[i - 1]) != 0) {
+      const Entry& entry = entries[place.name];
+      built.hashes.push_back(place.hash);
+      built.bytes.insert(built.bytes.end(), entry.begin, entry.begin + entry.size);
+      built.offsets.push_back(static_cast<int64_t>(built.bytes.size()));
+      begun.emplace_back(entry.first, entry.length);
+    }
+    built.rows[place.name] = static_cast<int64_t>(built.hashes.size()) - 1;
+  }
+  std::sort(begun.begin(), begun.end());
+  for (const auto& [first, length] : begun) {
+    if (built.firsts.empty() || built.firsts.back() != first) {
+      built.firsts.push_back(first);
+      built.lengths.push_back(0);
+    }
+    built.lengths.back() |= length;
+  }
+  return built;
 }
 
 NameHits find_names(const NameTable& table, const Strings& texts, bool index, int threads) {

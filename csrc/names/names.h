@@ -24,14 +24,6 @@ namespace pytrace {
 // Names and first words of more words than a mask has bits are not looked for.
 inline constexpr int kLongestName = 64;
 
-// Byte strings one behind the other: number i is [offsets[i], offsets[i + 1]).
-struct Strings {
-  Span<const uint8_t> bytes;
-  Span<const int64_t> offsets;
-
-  int64_t size() const { return offsets.size - 1; }
-};
-
 // `hashes` rise; `names` are in their order. `firsts` are the hashes of names' first words, rising,
 // and bit i of lengths[j] tells that a name which begins with word j has i + 1 words.
 struct NameTable {
@@ -48,9 +40,20 @@ struct NameHits {
   std::vector<int64_t> ends;     // behind the last
 };
 
-// Fills, for each name, its hash, that of its first word, and how many words it has.
-void hash_names(const Strings& names, int threads, uint64_t* hashes, uint64_t* firsts,
-                int64_t* words);
+// A table that is made, each name once, and the row in it of each name that was given.
+struct BuiltNames {
+  std::vector<uint64_t> hashes;
+  std::vector<uint8_t> bytes;
+  std::vector<int64_t> offsets;
+  std::vector<uint64_t> firsts;
+  std::vector<uint64_t> lengths;
+  std::vector<int64_t> rows;
+};
+
+// Names that share a hash stand by their bytes, whatever order they were given in; spaces beside
+// those between words are left out. Time O(names * log(names)). Throws std::invalid_argument for a
+// name of no word, or of more than kLongestName.
+BuiltNames build_names(const Strings& names, int threads);
 
 // At each word the longest name that begins there is taken, and the search goes on behind it.
 // `index` says whether tables are built first; both ways find the same. Throws

@@ -34,11 +34,13 @@ class WordTable {
     while (size < 2 * static_cast<size_t>(words)) size *= 2;
     slots_.assign(size, Slot{});
     mask_ = size - 1;
+    std::fill(std::begin(seen_), std::end(seen_), 0);
   }
 
   // A word stands once; `extra` says of which of two kinds it is.
   void add(int32_t word, double weight, bool extra) {
     if (word < 0) return;
+    seen_[bit(word) / 64] |= uint64_t{1} << bit(word) % 64;
     size_t at = place(word);
     while (slots_[at].word >= 0) at = (at + 1) & mask_;
     slots_[at] = {word, extra, weight};
@@ -51,7 +53,7 @@ class WordTable {
   };
 
   const Slot* find(int32_t word) const {
-    if (word < 0) return nullptr;
+    if (word < 0 || (seen_[bit(word) / 64] >> bit(word) % 64 & 1) == 0) return nullptr;
     for (size_t at = place(word); slots_[at].word >= 0; at = (at + 1) & mask_) {
       if (slots_[at].word == word) return &slots_[at];
     }
@@ -63,8 +65,12 @@ class WordTable {
     return (static_cast<uint32_t>(word) * 2654435769U >> 7) & mask_;
   }
 
+  // Most words that are looked up are not there, and for nearly all of them a bit tells.
+  static size_t bit(int32_t word) { return static_cast<uint32_t>(word) * 2654435769U >> 20; }
+
   std::vector<Slot> slots_;
   size_t mask_ = 0;
+  uint64_t seen_[(1 << 12) / 64] = {};
 };
 
 bool holds(Span<const int32_t> words, int32_t word) {
@@ -104,7 +110,7 @@ class Question {
         first = pairs.firsts[p];
         begin_pairs_of(begin_ + first);
       }
-      fill(begin_ + first, begin_ + pairs.seconds[p], features + p * kPairFeatures);
+      fill(pairs, p, features + p * kPairFeatures);
     }
   }
 
@@ -175,17 +181,10 @@ class Question {
         own_names_.push_back({word, name, weight * weight});
       }
     }
-    const int64_t row = candidates_.rows[first];
-    int64_t start = 0, stop = 0;
-    if (row >= 0 && row + 1 < corpus_.link_offsets.size) {
-      stop = std::clamp<int64_t>(corpus_.link_offsets[row + 1], 0, corpus_.links.size);
-      start = std::clamp<int64_t>(corpus_.link_offsets[row], 0, stop);
-    }
-    links_begin_ = start;
-    links_ = {corpus_.links.data + start, stop - start};
   }
 
-  void fill(int64_t first, int64_t second, double* out) const {
+  void fill(const Pairs& pairs, int64_t pair, double* out) const {
+    const int64_t first = begin_ + pairs.firsts[pair], second = begin_ + pairs.seconds[pair];
     const auto place = static_cast<size_t>(second - begin_);
     const auto first_place = static_cast<size_t>(first - begin_);
     const Span<const int32_t> words = list(candidates_.words, second);
@@ -219,22 +218,14 @@ class Question {
       if (own.word >= 0 && holds(words, own.word)) of_name += own.square;
       named_by_it = std::max(named_by_it, of_name / total_of(own.name));
     }
-    double forth = 0, back = 0;
-    const int64_t row = candidates_.rows[second];
-    const int32_t* const at = std::lower_bound(links_.begin(), links_.end(), row);
-    if (at != links_.end() && *at == row) {
-      const int64_t link = links_begin_ + (at - links_.begin());
-      forth = corpus_.forth[link];
-      back = corpus_.back[link];
-    }
     const double* const mine = candidates_.scores.row(first);
     const double* const theirs = candidates_.scores.row(second);
     const float* const vector = candidates_.vectors.row(second);
     const int64_t size = questions_.vectors.cols;
     *out++ = product(vector, both_.data(), size);
     *out++ = product(vector, candidates_.vectors.row(first), size);
-    *out++ = forth;
-    *out++ = back;
+    *out++ = pairs.forth[pair];
+    *out++ = pairs.back[pair];
     *out++ = rarest / kScale;
     *out++ = rarest_in_name / kScale;
     *out++ = shared / new_total_;
@@ -270,13 +261,12 @@ class Question {
   const PairCorpus& corpus_;
   const PairQuestions& questions_;
   const PairCandidates& candidates_;
-  int64_t question_ = 0, begin_ = 0, name_begin_ = 0, links_begin_ = 0;
+  int64_t question_ = 0, begin_ = 0, name_begin_ = 0;
   double total_ = 0, new_total_ = 0;
   WordTable asked_, table_;
   std::vector<double> covered_, title_, name_totals_;
   std::vector<float> both_;
   std::vector<OwnWord> own_names_;
-  Span<const int32_t> links_;
 };
 
 void require_size(int64_t size, int64_t due, const char* name) {
@@ -287,16 +277,13 @@ void require_size(int64_t size, int64_t due, const char* name) {
 
 void require(const PairCorpus& corpus, const PairQuestions& questions,
              const PairCandidates& candidates, const Pairs& pairs) {
-  const int64_t count = questions.vectors.rows, size = candidates.rows.size;
+  const int64_t count = questions.vectors.rows, size = candidates.vectors.rows;
   if (corpus.passages < 0) fail("there are " + to_text(corpus.passages) + " passages");
-  require_size(corpus.forth.size, corpus.links.size, "forth");
-  require_size(corpus.back.size, corpus.links.size, "back");
   require_size(questions.totals.size, count, "totals");
   require_size(questions.offsets.size, count + 1, "offsets");
   require_offsets(questions.offsets, size, "offsets");
   require_size(questions.words.offsets.size, count + 1, "question_words' offsets");
   require_offsets(questions.words.offsets, questions.words.values.size, "question_words' offsets");
-  require_size(candidates.vectors.rows, size, "vectors");
   require_size(candidates.scores.rows, size, "scores");
   require_size(candidates.words.offsets.size, size + 1, "words' offsets");
   require_offsets(candidates.words.offsets, candidates.words.values.size, "words' offsets");
@@ -307,6 +294,8 @@ void require(const PairCorpus& corpus, const PairQuestions& questions,
   require_size(pairs.offsets.size, count + 1, "pair_offsets");
   require_offsets(pairs.offsets, pairs.firsts.size, "pair_offsets");
   require_size(pairs.seconds.size, pairs.firsts.size, "seconds");
+  require_size(pairs.forth.size, pairs.firsts.size, "forth");
+  require_size(pairs.back.size, pairs.firsts.size, "back");
   if (size > 0 && candidates.scores.cols != kScores) {
     fail("scores has " + to_text(candidates.scores.cols) + " columns, not 4");
   }

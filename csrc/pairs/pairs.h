@@ -20,15 +20,11 @@ namespace pytrace {
 
 inline constexpr int64_t kPairFeatures = 24;
 
-// What a corpus knows, read where it lies. What a corrupt file may hold (a word that is none, a row
-// of links that goes back) counts as nothing.
+// What a corpus knows, read where it lies. What a corrupt file may hold (a word that is none)
+// counts as nothing.
 struct PairCorpus {
-  Span<const int32_t> frequencies;   // of each word, how many passages have it
-  int64_t passages = 0;              // how many there are
-  Span<const int64_t> link_offsets;  // links of passage p: [link_offsets[p], link_offsets[p + 1])
-  Span<const int32_t> links;         // rising within a passage
-  Span<const float> forth;
-  Span<const float> back;
+  Span<const int32_t> frequencies;  // of each word, how many passages have it
+  int64_t passages = 0;             // how many there are
 };
 
 // Lists of numbers, one behind the other: list i is values[offsets[i]] to values[offsets[i + 1]].
@@ -45,7 +41,6 @@ struct PairQuestions {
 };
 
 struct PairCandidates {
-  Span<const int64_t> rows;  // the passage that each is
   Matrix<const float> vectors;
   Matrix<const double> scores;  // of each: near, words, named, rarity of the name
   Lists words;                  // of each, rising
@@ -59,6 +54,8 @@ struct Pairs {
   Span<const int64_t> offsets;
   Span<const int64_t> firsts;
   Span<const int64_t> seconds;
+  Span<const float> forth;  // what a link from the first to the second weighs, 0: there is none
+  Span<const float> back;
 };
 
 // Fills features, [pairs, kPairFeatures]. Throws std::invalid_argument where sizes, offsets or

@@ -35,11 +35,12 @@ void score(const Postings<Count>& postings, Span<const float> norms, const WordQ
   }
 }
 
-bool any_word(const WordQueries& queries, int64_t query) {
+int64_t postings_of(const WordQueries& queries, int64_t query) {
+  int64_t count = 0;
   for (int64_t w = queries.offsets[query]; w < queries.offsets[query + 1]; ++w) {
-    if (queries.ends[w] > queries.starts[w]) return true;
+    count += queries.ends[w] - queries.starts[w];
   }
-  return false;
+  return count;
 }
 
 struct Found {
@@ -51,6 +52,117 @@ struct Found {
 bool before(const Found& a, const Found& b) {
   return a.score > b.score || (a.score == b.score && a.row < b.row);
 }
+
+// The best rows so far, the last one on top.
+class BestHeap {
+ public:
+  BestHeap(size_t k, const float* scores, const int64_t* rows) : k_(k) {
+    heap_.reserve(k + 1);
+    for (size_t i = 0; i < k && rows[i] >= 0; ++i) heap_.push_back({scores[i], rows[i]});
+    std::make_heap(heap_.begin(), heap_.end(), before);
+  }
+
+  // What a row must be above, unless it comes before the last one's row.
+  float least() const { return heap_.size() == k_ ? heap_.front().score : 0.0F; }
+
+  void offer(Found found) {
+    if (heap_.size() == k_ ? !before(found, heap_.front()) : !(found.score > 0)) return;
+    heap_.push_back(found);
+    std::push_heap(heap_.begin(), heap_.end(), before);
+    if (heap_.size() > k_) {
+      std::pop_heap(heap_.begin(), heap_.end(), before);
+      heap_.pop_back();
+    }
+  }
+
+  void write(float* scores, int64_t* rows) {
+    std::sort_heap(heap_.begin(), heap_.end(), before);
+    for (size_t i = 0; i < heap_.size(); ++i) {
+      scores[i] = heap_[i].score;
+      rows[i] = heap_[i].row;
+    }
+  }
+
+ private:
+  size_t k_;
+  std::vector<Found> heap_;
+};
+
+// Finds the best rows of queries in a block, one query at a time.
+template <typename Count>
+class BlockSearch {
+ public:
+  BlockSearch(const Postings<Count>& postings, Span<const float> norms, const WordQueries& queries,
+              Span<const uint8_t> allowed, int64_t first)
+      : postings_(postings),
+        norms_(norms),
+        queries_(queries),
+        allowed_(allowed),
+        first_(first),
+        scores_(static_cast<size_t>(norms.size)) {}
+
+  void search(int64_t query, BestHeap& best) {
+    // Of few postings only the rows are looked at that have one.
+    constexpr int64_t kFew = 16;
+    if (postings_of(queries_, query) * kFew < norms_.size) {
+      search_few(query, best);
+    } else {
+      search_all(query, best);
+    }
+  }
+
+ private:
+  void search_few(int64_t query, BestHeap& best) {
+    if (!clear_) std::fill(scores_.begin(), scores_.end(), 0.0F);
+    clear_ = true;
+    touched_.clear();
+    for (int64_t w = queries_.offsets[query]; w < queries_.offsets[query + 1]; ++w) {
+      for (int64_t p = queries_.starts[w]; p < queries_.ends[w]; ++p) {
+        const uint16_t row = postings_.rows[p];
+        if (row >= norms_.size) continue;
+        const auto times = static_cast<float>(postings_.counts[p]);
+        // A row that is noted twice has a score of 0 the second time.
+        if (scores_[row] == 0) touched_.push_back(row);
+        scores_[row] += queries_.weights[w] * (times / (times + norms_[row]));
+      }
+    }
+    for (const uint16_t row : touched_) {
+      if (is_allowed(row)) best.offer({scores_[row], first_ + row});
+      scores_[row] = 0;
+    }
+  }
+
+  void search_all(int64_t query, BestHeap& best) {
+    score(postings_, norms_, queries_, query, scores_.data());
+    clear_ = false;
+    float least = best.least();
+    constexpr int64_t kStep = 16;
+    const int64_t rows = norms_.size;
+    for (int64_t start = 0; start < rows; start += kStep) {
+      const int64_t stop = std::min(rows, start + kStep);
+      bool any = false;
+      for (int64_t r = start; r < stop; ++r) any |= scores_[static_cast<size_t>(r)] > least;
+      if (!any) continue;
+      for (int64_t r = start; r < stop; ++r) {
+        const float value = scores_[static_cast<size_t>(r)];
+        if (!(value > least) || !is_allowed(r)) continue;
+        best.offer({value, first_ + r});
+        least = best.least();
+      }
+    }
+  }
+
+  bool is_allowed(int64_t row) const { return allowed_.size == 0 || allowed_[row] != 0; }
+
+  const Postings<Count>& postings_;
+  Span<const float> norms_;
+  const WordQueries& queries_;
+  Span<const uint8_t> allowed_;
+  int64_t first_;
+  std::vector<float> scores_;
+  bool clear_ = true;  // whether all scores are 0
+  std::vector<uint16_t> touched_;
+};
 
 }  // namespace
 
@@ -87,48 +199,16 @@ template void word_scores(const Postings<uint32_t>&, Span<const float>, const Wo
 template <typename Count>
 void word_top(const Postings<Count>& postings, Span<const float> norms, const WordQueries& queries,
               Span<const uint8_t> allowed, int64_t first, const BestRows& best, int threads) {
-  const int64_t count = queries.offsets.size - 1, rows = norms.size;
+  const int64_t count = queries.offsets.size - 1;
   const auto k = static_cast<size_t>(best.scores.cols);
   if (k == 0) return;
   parallel_for(count, grain_of(queries), threads, [&](int64_t begin, int64_t end, int) {
-    std::vector<float> scores(static_cast<size_t>(rows));
-    std::vector<Found> heap;
-    heap.reserve(k + 1);
+    BlockSearch<Count> block(postings, norms, queries, allowed, first);
     for (int64_t q = begin; q < end; ++q) {
-      if (!any_word(queries, q)) continue;
-      score(postings, norms, queries, q, scores.data());
-      float* const best_scores = best.scores.row(q);
-      int64_t* const best_rows = best.rows.row(q);
-      heap.clear();
-      for (size_t i = 0; i < k && best_rows[i] >= 0; ++i) {
-        heap.push_back({best_scores[i], best_rows[i]});
-      }
-      std::make_heap(heap.begin(), heap.end(), before);
-      // Of equal scores the lower row counts, which came before.
-      float least = heap.size() == k ? heap.front().score : 0.0F;
-      constexpr int64_t kStep = 16;
-      for (int64_t start = 0; start < rows; start += kStep) {
-        const int64_t stop = std::min(rows, start + kStep);
-        bool any = false;
-        for (int64_t r = start; r < stop; ++r) any |= scores[static_cast<size_t>(r)] > least;
-        if (!any) continue;
-        for (int64_t r = start; r < stop; ++r) {
-          const float value = scores[static_cast<size_t>(r)];
-          if (!(value > least) || (allowed.size > 0 && allowed[r] == 0)) continue;
-          heap.push_back({value, first + r});
-          std::push_heap(heap.begin(), heap.end(), before);
-          if (heap.size() > k) {
-            std::pop_heap(heap.begin(), heap.end(), before);
-            heap.pop_back();
-          }
-          if (heap.size() == k) least = heap.front().score;
-        }
-      }
-      std::sort_heap(heap.begin(), heap.end(), before);
-      for (size_t i = 0; i < heap.size(); ++i) {
-        best_scores[i] = heap[i].score;
-        best_rows[i] = heap[i].row;
-      }
+      if (postings_of(queries, q) == 0) continue;
+      BestHeap heap(k, best.scores.row(q), best.rows.row(q));
+      block.search(q, heap);
+      heap.write(best.scores.row(q), best.rows.row(q));
     }
   });
 }

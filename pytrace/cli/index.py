@@ -352,7 +352,7 @@ def _summary(index: PassageIndex) -> dict[str, Any]:
         "documents": index.documents,
         "passages": len(index),
         "names": 0 if index.graph is None else len(index.graph.table),
-        "links": 0 if index.graph is None else len(index.graph["links"]) // 2,
+        "mentions": 0 if index.graph is None else len(index.graph["mentions"]),
         "encoder": manifest.encoder,
         "vectors": manifest.vectors,
         "bytes": sum(entry.bytes for entry in index.files),

@@ -26,10 +26,14 @@ _ENGLISH = {
     for kind, words in json.loads((resources.files(__package__) / "english_words.json").read_text("utf-8")).items()
 }
 _BREAKS = _ENGLISH["prepositions"] | _ENGLISH["auxiliaries"] | _ENGLISH["pronouns"]
+_VERBS = _ENGLISH["verbs"]
 _DETERMINERS = frozenset(("a", "an", "the"))
 _CONJUNCTIONS = frozenset(("and", "or", "&"))
 # "The Combination at The Albany Empire" is one phrase: what stands between its names only ties them together.
 _TIES = frozenset(("in", "at", "of", "and", "or"))
+_BEHIND = re.compile(r"[ ,]*\s*(\S*)")
+# What a token may begin with that is no word.
+_MARKS = frozenset('([,;:"“')
 # A capital or a digit: what names, dates and numbers have.
 _INFORMATIVE = re.compile(r"[^\W\d_a-zß-öø-ÿ]|\d")
 # Behind these words a phrase says what something is, capitals or not.
@@ -39,6 +43,8 @@ _NATIONALITY = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)(?:[- ](?=[A-Z])[A-
 _ABBREVIATED = re.compile(r"(?:\b\w|\b[A-Z][a-z]{1,2})\.$")
 # A short form in brackets has fewer characters than this.
 _ACRONYM = 8
+_LETTER = re.compile(r"\w")
+_NAMING = re.compile(r"[^\W_]")
 _SHORTEST = 3
 # Of what stands before a main clause, up to a comma, so many words are looked at.
 _LONGEST_OPENING = 30
@@ -108,40 +114,47 @@ def _phrases(sentence: str) -> Iterator[Phrase]:
 
 def _spans(text: str, offset: int) -> Iterator[tuple[int, int]]:
     """Find where the words lie that stand between function words."""
-    words = [(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
-    open_words: list[int] = []
+    open_words: list[re.Match[str]] = []
 
     def close() -> Iterator[tuple[int, int]]:
-        while open_words and _hangs(words[open_words[-1]][0]):
+        while open_words and _hangs(open_words[-1][0]):
             open_words.pop()
-        while open_words and _hangs(words[open_words[0]][0]):
+        while open_words and _hangs(open_words[0][0]):
             open_words.pop(0)
         if open_words:
-            yield offset + words[open_words[0]][1], offset + words[open_words[-1]][2]
+            yield offset + open_words[0].start(), offset + open_words[-1].end()
         open_words.clear()
 
-    for index, (word, start, _) in enumerate(words):
-        following = words[index + 1][0] if index + 1 < len(words) else ""
+    # No more words are looked at than are asked for, and the one behind.
+    matches = _WORD.finditer(text)
+    word, coming = "", next(matches, None)
+    following = "" if coming is None else coming[0]
+    while coming is not None:
+        match, before, word = coming, word, following
+        coming = next(matches, None)
+        following = "" if coming is None else coming[0]
+        if word[0] in _MARKS:
+            if word[0] in "([":
+                yield from close()
+                yield from _spans(word[1:-1], offset + match.start() + 1)
+            elif word[0] in '"“':
+                yield from close()
+                inner = word.strip('"“”').strip()
+                if inner:
+                    first = offset + match.start() + word.index(inner)
+                    yield first, first + len(inner)
+            elif word == "," and open_words and _goes_on(open_words[-1][0], following):
+                open_words.append(match)
+            else:
+                yield from close()
+            continue
         lower = word.lower()
-        if word[0] in "([":
+        joins = lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]
+        is_month = word == "May" and following[:1].isdigit()
+        if not (joins or is_month) and (lower in _BREAKS or (_is_verb(word) and not before.endswith("ly"))):
             yield from close()
-            yield from _spans(word[1:-1], offset + start + 1)
-        elif word[0] in '"“':
-            yield from close()
-            inner = word.strip('"“”').strip()
-            if inner:
-                first = offset + start + word.index(inner)
-                yield first, first + len(inner)
-        elif word in ";:" or (word == "," and not (open_words and _goes_on(words[open_words[-1]][0], following))):
-            yield from close()
-        elif lower == "of" and open_words and following and following.lower() not in _ENGLISH["pronouns"]:
-            open_words.append(index)
-        elif word == "May" and following[:1].isdigit():
-            open_words.append(index)  # the month
-        elif lower in _BREAKS or (_is_verb(word) and not (index and words[index - 1][0].endswith("ly"))):
-            yield from close()
-        elif open_words or lower not in _CONJUNCTIONS:
-            open_words.append(index)
+        elif joins or open_words or lower not in _CONJUNCTIONS:
+            open_words.append(match)
     yield from close()
 
 
@@ -159,9 +172,8 @@ def _goes_on(before: str, after: str) -> bool:
 
 
 def _is_verb(word: str) -> bool:
-    return word[:1].islower() and (
-        word in _ENGLISH["verbs"] or (word.endswith("ed") and len(word) > 4 and "-" not in word)
-    )
+    known = word in _VERBS or (word.endswith("ed") and len(word) > 4 and "-" not in word)
+    return known and word[0].islower()
 
 
 def _tied(sentence: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -181,8 +193,19 @@ def _tied(sentence: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int
                 continue
             yield last
         last = start, stop
+        if not _may_be_tied(sentence, stop):
+            # At once: who wants the first phrase alone need not find the next.
+            yield last
+            last = None
     if last is not None:
         yield last
+
+
+def _may_be_tied(sentence: str, end: int) -> bool:
+    """Tell, by the word behind it, whether a phrase may be tied to the next."""
+    following = _BEHIND.match(sentence, end)
+    word = "" if following is None else following[1].lower().rstrip(",")
+    return word in _TIES or word in _DETERMINERS or word.startswith("(")
 
 
 def is_pronoun(text: str) -> bool:
@@ -224,20 +247,24 @@ def sentence_subject(sentence: str) -> tuple[int, int] | None:
         end = _before_verb(clause, start, stop)
         before, following = clause[:start].strip(' "“').lower(), clause[end:].lstrip('"”')
         # A label ("Owner: …") is no subject, and a fragment has none.
-        fragment = following[:1] == ":" or not re.search(r"\w", following)
-        if before in {"", *_DETERMINERS} and re.search(r"[^\W_]", clause[start:end]) and not fragment:
+        fragment = following[:1] == ":" or not _LETTER.search(following)
+        if before in {"", *_DETERMINERS} and _NAMING.search(clause, start, end) and not fragment:
             return begin + start, begin + end
     return None
 
 
 def _clause_start(sentence: str) -> int:
     """Return where the main clause begins: behind an adverb, or a phrase such as "In May," or "In 1848"."""
-    words = list(islice(_WORD.finditer(sentence), _LONGEST_OPENING))
+    found = islice(_WORD.finditer(sentence), _LONGEST_OPENING)
+    words = [*islice(found, 2)]
     if len(words) < 2:
         return 0
     first, second = words[0][0], words[1][0]
-    comma = next((word.end() for word in words if word[0] == ","), 0)
     lower = first.lower()
+    if not _may_open(first):
+        return 0
+    words += found
+    comma = next((word.end() for word in words if word[0] == ","), 0)
     if lower in _ENGLISH["openings"]:
         return comma or words[0].end()
     if lower in _ENGLISH["prepositions"]:
@@ -250,6 +277,13 @@ def _clause_start(sentence: str) -> int:
     return comma if second == "," and (lower in _BREAKS or lower.endswith("ly")) else 0
 
 
+def _may_open(word: str) -> bool:
+    """Tell whether what stands before a main clause may begin with a word."""
+    lower = word.lower()
+    known = lower in _BREAKS or lower in _ENGLISH["openings"] or lower in _ENGLISH["past_tenses"]
+    return known or lower.endswith(("ing", "ly")) or _is_verb(lower)
+
+
 def _is_new_article(sentence: str, word: re.Match[str]) -> bool:
     """Tell whether a word is an article behind a noun, and not behind a preposition, a conjunction or a verb."""
     before = sentence[: word.start()].split()[-1:]
@@ -258,7 +292,7 @@ def _is_new_article(sentence: str, word: re.Match[str]) -> bool:
 
 def _before_verb(sentence: str, start: int, stop: int) -> int:
     """Return the end of a phrase without the verb that `_spans`, which knows few, has left in it."""
-    words = [word for word in _WORD.finditer(sentence, start, stop) if re.search(r"\w", word[0])]
+    words = [word for word in _WORD.finditer(sentence, start, stop) if _LETTER.search(word[0])]
     for number, word in enumerate(words[1:], 1):
         if word[0] in _ENGLISH["past_tenses"]:
             return words[number - 1].end()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace import _core
+from pytrace.kernels.strings import joined
 
 LONGEST = 64
 """Words of a name, at most."""
@@ -107,32 +108,15 @@ class NameTable:
         ValueError
             A name has no word, or more than 64.
         """
-        given = [" ".join(filter(None, name.split(" "))) for name in names]
-        distinct = list(dict.fromkeys(given))
-        numbers = {name: number for number, name in enumerate(distinct)}
-        encoded = [name.encode("utf-8", "surrogatepass") for name in distinct]
-        text, offsets = _joined(encoded)
-        hashes, firsts, words = _core.hash_names(text, offsets, threads)
-        if len(words) and not (words.min() > 0 and words.max() <= LONGEST):
-            wrong = int(np.flatnonzero((words < 1) | (words > LONGEST))[0])
-            raise ValueError(
-                f"name {distinct[wrong][:60]!a} has {words[wrong]:,} words; a name has from 1 to {LONGEST}"
-            )
-        order = np.argsort(hashes, kind="stable")
-        if len(hashes) > 1 and (np.diff(hashes[order]) == 0).any():
-            # Names that share a hash stand by their bytes, whatever order they were given in.
-            order = np.array(
-                sorted(range(len(encoded)), key=lambda row: (int(hashes[row]), encoded[row])), dtype=np.int64
-            )
-        rows = np.empty(len(order), dtype=np.int64)
-        rows[order] = np.arange(len(order))
-        begun, places = np.unique(firsts, return_inverse=True)
-        lengths = np.zeros(len(begun), dtype=np.uint64)
-        np.bitwise_or.at(lengths, places, np.uint64(1) << (words - 1).astype(np.uint64))
-        text, offsets = _joined([encoded[row] for row in order.tolist()])
-        return cls(hashes[order], text, offsets, begun, lengths), rows[
-            np.array([numbers[name] for name in given], dtype=np.int64)
-        ]
+        return cls.of(*joined(names), threads=threads)
+
+    @classmethod
+    def of(
+        cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], *, threads: int | None = None
+    ) -> tuple[NameTable, NDArray[np.int64]]:
+        """Make a table of names in UTF-8 that stand one behind the other, as `build` does."""
+        hashes, names, ends, firsts, lengths, rows = _core.build_names(text, offsets, threads)
+        return cls(hashes, names, ends, firsts, lengths), rows
 
     def __len__(self) -> int:
         """Count the names."""
@@ -147,13 +131,15 @@ class NameTable:
             raise ValueError(f"name {row} lies at bytes {start} to {end} of {len(self.text):,}")
         return self.text[start:end].tobytes().decode("utf-8", "surrogatepass")
 
-    def find(self, texts: Sequence[str], *, threads: int | None = None, index: bool | None = None) -> FoundNames:
+    def find(
+        self, texts: Sequence[str | bytes], *, threads: int | None = None, index: bool | None = None
+    ) -> FoundNames:
         """Find the names in texts: at each word the longest that begins there, and then on behind it.
 
         Parameters
         ----------
         texts
-            The texts.
+            The texts, or their UTF-8.
         threads
             Threads to use at most; default `pytrace._core.num_threads()`.
         index
@@ -170,14 +156,8 @@ class NameTable:
         ValueError, TypeError
             Arrays of the table are damaged, or of other types.
         """
-        content, offsets = _joined([text.encode("utf-8", "surrogatepass") for text in texts])
+        content, offsets = joined(texts)
         if index is None:
             index = len(content) / _BYTES_A_WORD > _WORDS_A_NAME * len(self)
         arrays = (self.hashes, self.text, self.offsets, self.firsts, self.lengths)
         return FoundNames(*_core.find_names(*arrays, content, offsets, index, threads))
-
-
-def _joined(pieces: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
-    np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
-    return np.frombuffer(b"".join(pieces), dtype=np.uint8), offsets

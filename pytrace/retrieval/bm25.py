@@ -17,6 +17,8 @@ from pytrace.records import Document
 from pytrace.retrieval.retriever import Hit, check_queries
 
 _WORD = re.compile(r"\w+")
+# In ASCII, a byte for each byte: small letters, digits and underscores, and spaces for all else.
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else ord(" ") for code in range(128)) + bytes(128)
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _UNSPACED_OR_WORD = re.compile(f"[{UNSPACED}]+|[^\\W{UNSPACED}]+")
 _UNSPACED_SCRIPTS = frozenset({"ja", "km", "lo", "my", "th", "zh"})
@@ -113,8 +115,17 @@ class Bm25Retriever:
         return ranked
 
 
+def spaced_words(text: str) -> bytes:
+    """Return the words of a text in UTF-8, with spaces between them, one or more."""
+    if text.isascii():
+        return text.encode("ascii").translate(_ASCII_WORDS)
+    return " ".join(words(text)).encode("utf-8", "surrogatepass")
+
+
 def words(text: str) -> list[str]:
     """Split a text into words for comparison: compatibility forms made one, case folded, unspaced scripts in bigrams."""
+    if text.isascii():
+        return spaced_words(text).decode("ascii").split()
     folded = unicodedata.normalize("NFKC", text).casefold()
     script = script_of(folded)
     if script in _UNSPACED_SCRIPTS:

@@ -247,12 +247,8 @@ class WordIndex:
         return self._norms_of_parts[number]
 
     def _terms(self, queries: Sequence[Query]) -> _Terms:
-        of_each = [_hashes(query) for query in queries]
-        offsets = np.cumsum([0, *(len(hashes) for hashes, _ in of_each)], dtype=np.int64)
-        hashes, order = np.unique(
-            np.concatenate([np.empty(0, np.uint64), *(hashes for hashes, _ in of_each)]), return_inverse=True
-        )
-        times = np.concatenate([np.empty(0, np.int64), *(counts for _, counts in of_each)])
+        offsets, of_queries, times = _distinct_words(queries)
+        hashes, order = np.unique(of_queries, return_inverse=True)
         ranges = np.zeros((2, len(self._parts), len(hashes)), dtype=np.int64)
         frequencies = np.zeros(len(hashes), dtype=np.int64)
         for number, part in enumerate(self._parts):
@@ -275,12 +271,22 @@ class WordIndex:
         return _core.word_scores(block.rows, block.counts, norms, starts, ends, terms.weights, terms.offsets, threads)
 
 
-def _hashes(query: Query) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the distinct words of a query, and how often each stands in it."""
-    if isinstance(query, str):
-        counted = Counter(words(query))
-        return word_hashes(counted), np.array([*counted.values()], dtype=np.int64)
-    return np.unique(query, return_counts=True)
+def _distinct_words(queries: Sequence[Query]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the distinct words of each query, as offsets and hashes, and how often each stands in it."""
+    texts = [query for query in queries if isinstance(query, str)]
+    if len(texts) == len(queries):
+        counted = [Counter(words(text)) for text in texts]
+        hashes = word_hashes(word for each in counted for word in each)
+        times = np.array([count for each in counted for count in each.values()], dtype=np.int64)
+        return np.cumsum([0, *map(len, counted)], dtype=np.int64), hashes, times
+    of_each = [word_hashes(words(query)) if isinstance(query, str) else query for query in queries]
+    hashes = np.concatenate(of_each)
+    owners = np.repeat(np.arange(len(queries)), [len(each) for each in of_each])
+    order = np.lexsort((hashes, owners))
+    hashes, owners = hashes[order], owners[order]
+    firsts = np.flatnonzero((np.diff(hashes, prepend=~hashes[:1]) != 0) | (np.diff(owners, prepend=-1) != 0))
+    offsets = np.searchsorted(owners[firsts], np.arange(len(queries) + 1))
+    return offsets, hashes[firsts], np.diff(firsts, append=len(hashes))
 
 
 def _find(block: WordBlock, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import mmap
 import tempfile
-from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.errors import StoreError
-from pytrace.retrieval.bm25 import words
+from pytrace.kernels.strings import hash_texts, joined
+from pytrace.retrieval.bm25 import spaced_words
 
 
 class Arrays(Protocol):
@@ -192,29 +190,27 @@ def merge_words(
 
 def word_hashes(distinct: Iterable[str]) -> NDArray[np.uint64]:
     """Hash words to 64 bits, the same on every machine and in every version."""
-    digests = [hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest() for word in distinct]
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+    return hash_texts(distinct)
 
 
 def _built(texts: Iterable[str]) -> Iterator[WordBlock]:
-    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-    ids, lengths = array("I"), array("I")
+    some: list[bytes] = []
+    words = 0
     for text in texts:
-        found = words(text)
-        ids.extend(map(numbers.__getitem__, found))
-        lengths.append(len(found))
-        if len(lengths) == BLOCK_ROWS or len(ids) >= _BLOCK_WORDS:
-            yield _inverted(numbers, ids, lengths)
-            numbers, ids, lengths = defaultdict(itertools.count().__next__), array("I"), array("I")
-    if lengths:
-        yield _inverted(numbers, ids, lengths)
+        some.append(spaced_words(text))
+        words += some[-1].count(b" ") + 1
+        if len(some) == BLOCK_ROWS or words >= _BLOCK_WORDS:
+            yield _inverted(some)
+            some, words = [], 0
+    if some:
+        yield _inverted(some)
 
 
-def _inverted(distinct: Iterable[str], ids: array[int], row_lengths: array[int]) -> WordBlock:
-    terms, ranks = np.unique(word_hashes(distinct), return_inverse=True)
-    lengths = np.frombuffer(row_lengths, dtype=np.uint32)
+def _inverted(texts: Sequence[bytes]) -> WordBlock:
+    ids, lengths, distinct, offsets = _core.number_words(*joined(texts))
+    terms, ranks = np.unique(_core.hash_texts(distinct, offsets, None), return_inverse=True)
     # One number a word, of its term and its row: sorted, equal ones are a posting.
-    keys = ranks.astype(np.uint64)[np.frombuffer(ids, dtype=np.uint32)]
+    keys = ranks.astype(np.uint64)[ids]
     keys <<= np.uint64(16)
     keys |= np.repeat(np.arange(len(lengths), dtype=np.uint16), lengths)
     keys.sort()

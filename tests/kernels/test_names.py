@@ -9,6 +9,7 @@ import pytest
 
 from pytrace import _core
 from pytrace.kernels.names import FoundNames, NameTable
+from pytrace.kernels.strings import joined
 
 HASH = 4253260302482983560
 WORDS = ("ada", "foah", "lake", "volta", "a", "of", "the", "é", "ada2", "東京")
@@ -72,6 +73,19 @@ def test_names_that_share_a_hash_are_told_apart() -> None:
         assert listed(shared, shared.find(others, index=index)) == [[], []]
 
 
+def test_a_table_of_arrays_is_that_of_their_names() -> None:
+    names = ["lake volta", "ada", "ada foah", "ada", "\ud800 é"]
+    table, rows = NameTable.of(*joined(names), threads=2)
+    expected, expected_rows = NameTable.build(names, threads=1)
+    for part in ("hashes", "text", "offsets", "firsts", "lengths"):
+        np.testing.assert_array_equal(getattr(table, part), getattr(expected, part))
+    assert rows.tolist() == expected_rows.tolist()
+    assert [table.name(row) for row in rows.tolist()] == names
+    assert len(NameTable.of(*joined([]))[0]) == 0
+    with pytest.raises(ValueError, match="offsets ends at 2, but there are 3 values"):
+        NameTable.of(np.zeros(3, np.uint8), np.array([0, 2]))
+
+
 def test_hashes_stay_what_they_are_in_files() -> None:
     table, _ = NameTable.build(["ada foah"])
     assert table.hashes.tolist() == [HASH]
@@ -101,6 +115,7 @@ def test_the_longest_name_there_can_be_is_found() -> None:
 def test_lone_surrogates_are_words_like_others() -> None:
     table, _ = NameTable.build(["\ud800 ada"])
     assert listed(table, table.find(["an \ud800 ada"])) == [[("\ud800 ada", 1, 3)]]
+    assert listed(table, table.find(["an \ud800 ada".encode("utf-8", "surrogatepass")])) == [[("\ud800 ada", 1, 3)]]
 
 
 def test_damaged_tables_are_told_or_find_nothing() -> None:

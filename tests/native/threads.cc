@@ -4,9 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +18,10 @@
 #include "names/names.h"
 #include "pairs/pairs.h"
 #include "topk/topk.h"
+#include "topk/topk_rows.h"
 #include "walk/walk.h"
+#include "words/word_hashes.h"
+#include "words/word_lists.h"
 #include "words/words.h"
 
 namespace {
@@ -295,37 +296,34 @@ Bytes pairs(int threads) {
     for (float& value : values) value = normal(own);
     return values;
   };
-  const auto frequencies = numbers(kKnown, 90), links = rising(kAll, 10);
+  const auto frequencies = numbers(kKnown, 90);
   const auto asked = rising(kQuestions, 8), held = rising(kAll, kWords), named = rising(kAll, 3);
-  const auto forth = drawn(10 * kAll), back = drawn(10 * kAll);
+  const auto forth = drawn(kPairs), back = drawn(kPairs);
   const auto questions = drawn(kQuestions * kDim), vectors = drawn(kAll * kDim);
   const std::vector<double> totals(kQuestions, 9.0), scores(4 * kAll, 0.5);
-  const auto link_offsets = offsets(kAll, 10), ends = offsets(kQuestions, kEach);
+  const auto ends = offsets(kQuestions, kEach);
   const auto asked_offsets = offsets(kQuestions, 8), held_offsets = offsets(kAll, kWords);
   const auto names = offsets(kAll, 1), name_offsets = offsets(kAll, 3);
   const auto pair_offsets = offsets(kQuestions, kEach * kEach);
-  std::vector<int64_t> rows(kAll), firsts(kPairs), seconds(kPairs);
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
+  std::vector<int64_t> firsts(kPairs), seconds(kPairs);
   for (size_t i = 0; i < firsts.size(); ++i) {
     firsts[i] = static_cast<int64_t>(i) / kEach % kEach;
     seconds[i] = static_cast<int64_t>(i) % kEach;
   }
-  const pytrace::PairCorpus corpus{view(frequencies), 900,         view(link_offsets),
-                                   view(links),       view(forth), view(back)};
+  const pytrace::PairCorpus corpus{view(frequencies), 900};
   const pytrace::PairQuestions asking{{questions.data(), kQuestions, kDim, kDim},
                                       {view(asked_offsets), view(asked)},
                                       view(totals),
                                       view(ends)};
-  const pytrace::PairCandidates candidates{view(rows),
-                                           {vectors.data(), kAll, kDim, kDim},
+  const pytrace::PairCandidates candidates{{vectors.data(), kAll, kDim, kDim},
                                            {scores.data(), kAll, 4, 4},
                                            {view(held_offsets), view(held)},
                                            view(names),
                                            {view(name_offsets), view(named)}};
   std::vector<double> features(kPairs * pytrace::kPairFeatures);
   pytrace::pair_features(corpus, asking, candidates,
-                         {view(pair_offsets), view(firsts), view(seconds)}, threads,
-                         features.data());
+                         {view(pair_offsets), view(firsts), view(seconds), view(forth), view(back)},
+                         threads, features.data());
   Bytes bytes;
   append(&bytes, features);
   return bytes;
@@ -350,35 +348,66 @@ struct DrawnStrings {
 
 Bytes names(int threads, bool index) {
   static const DrawnStrings given(300, 2, 11), texts(400, 500, 12);
-  const auto count = static_cast<size_t>(given.strings().size());
-  std::vector<uint64_t> hashes(count), firsts(count);
-  std::vector<int64_t> words(count);
-  pytrace::hash_names(given.strings(), threads, hashes.data(), firsts.data(), words.data());
-  std::map<uint64_t, size_t> places;
-  for (size_t i = 0; i < count; ++i) places.emplace(hashes[i], i);
-  std::set<uint64_t> first_words(firsts.begin(), firsts.end());
-  std::vector<uint64_t> rising;
-  std::vector<uint8_t> bytes_of_names;
-  std::vector<int64_t> ends{0};
-  for (const auto& [hash, place] : places) {
-    rising.push_back(hash);
-    for (int64_t b = given.ends[place]; b < given.ends[place + 1]; ++b) {
-      bytes_of_names.push_back(given.bytes[static_cast<size_t>(b)]);
-    }
-    ends.push_back(static_cast<int64_t>(bytes_of_names.size()));
-  }
-  const std::vector<uint64_t> heads(first_words.begin(), first_words.end());
-  const std::vector<uint64_t> lengths(heads.size(), 2);
-  const pytrace::NameTable table{
-      view(rising), {view(bytes_of_names), view(ends)}, view(heads), view(lengths)};
+  const pytrace::BuiltNames built = pytrace::build_names(given.strings(), threads);
+  const pytrace::NameTable table{view(built.hashes),
+                                 {view(built.bytes), view(built.offsets)},
+                                 view(built.firsts),
+                                 view(built.lengths)};
   const pytrace::NameHits hits = pytrace::find_names(table, texts.strings(), index, threads);
   Bytes out;
-  append(&out, hashes);
+  append(&out, built.hashes);
+  append(&out, built.rows);
   append(&out, hits.offsets);
   append(&out, hits.names);
   append(&out, hits.starts);
   append(&out, hits.ends);
   return out;
+}
+
+// Words of texts by their hashes, and those of rows of two segments.
+Bytes word_lists(int threads) {
+  static const DrawnStrings texts(2000, 6, 13);
+  std::vector<uint64_t> hashes(2000);
+  pytrace::hash_texts(texts.strings(), threads, hashes.data());
+  const pytrace::HashedWords words = pytrace::hash_words(texts.strings(), threads);
+  constexpr int64_t kRows = 900, kTerms = 12;
+  std::mt19937_64 own(14);
+  std::vector<uint16_t> steps(kRows * kTerms);
+  for (uint16_t& step : steps) step = static_cast<uint16_t>(1 + own() % 50);
+  std::vector<uint32_t> starts;
+  for (int64_t row = 0; row <= kRows; ++row) starts.push_back(static_cast<uint32_t>(row * kTerms));
+  std::vector<int32_t> numbers(50 * kTerms + 1);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(3 * i);
+  const pytrace::RowTermsPart part{view(steps), view(starts), view(numbers)};
+  std::vector<int64_t> owners(5000), rows(5000);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    owners[i] = static_cast<int64_t>(own() % 2);
+    rows[i] = static_cast<int64_t>(own() % kRows);
+  }
+  const auto terms = pytrace::terms_of_rows({part, part}, view(owners), view(rows), 65535, threads);
+  Bytes bytes;
+  append(&bytes, hashes);
+  append(&bytes, words.hashes);
+  append(&bytes, terms.offsets);
+  append(&bytes, terms.terms);
+  return bytes;
+}
+
+// Rows of bytes with scales.
+Bytes scaled_rows(int threads) {
+  constexpr int64_t kRows = 400, kDim = 33, kTaken = 3000;
+  std::mt19937_64 own(15);
+  std::vector<int8_t> items(kRows * kDim);
+  for (int8_t& item : items) item = static_cast<int8_t>(own() % 255 - 127);
+  std::vector<float> scales(kRows), out(kTaken * kDim);
+  for (float& scale : scales) scale = static_cast<float>(own() % 100) / 7.0F;
+  std::vector<int64_t> owners(kTaken, 0), rows(kTaken);
+  for (int64_t& row : rows) row = static_cast<int64_t>(own() % kRows);
+  pytrace::scaled_rows({{{items.data(), kRows, kDim, kDim}, view(scales)}}, view(owners), view(rows),
+                       {out.data(), kTaken, kDim, kDim}, threads);
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
 }
 
 // Covers are dealt out by the binding, with parallel_for; so they are here.
@@ -487,6 +516,8 @@ int main(int count, char** arguments) {
     run("align_batch, affine", [&](int threads) { return align(in, threads, -2.5); });
     run("expand", [&](int threads) { return expand(in, threads); });
     run("word_scores", [&](int threads) { return word_scores(threads); });
+    run("word_lists", [&](int threads) { return word_lists(threads); });
+    run("scaled_rows", [&](int threads) { return scaled_rows(threads); });
     run("pair_features", [&](int threads) { return pairs(threads); });
     run("find_names", [&](int threads) { return names(threads, false); });
     run("find_names, indexed", [&](int threads) { return names(threads, true); });

@@ -75,15 +75,17 @@ def test_the_second_passage_is_found_through_the_first(search: HopSearch) -> Non
 def test_links_lead_from_names_to_what_carries_them(index: PassageIndex) -> None:
     assert index.graph is not None
     rows = {passage.id: row for row, passage in enumerate(index.passages(range(len(index))))}
-    links = index.graph.links(rows["ferry"])
-    targets = index.graph["links"][links].tolist()
-    assert targets == [rows["lines"]]
-    assert index.graph["links.forth"][links][0] > 0
-    assert index.graph["links.back"][links][0] == 0
-    back = index.graph.links(rows["lines"])
-    at = index.graph["links"][back].tolist().index(rows["ferry"])
-    assert index.graph["links.forth"][back][at] == 0
-    assert index.graph["links.back"][back][at] == index.graph["links.forth"][links][0]
+    links = index.graph.links(np.array([rows["ferry"]]))
+    assert links.rows.tolist() == [rows["lines"]]
+    assert links.forth[0] > 0
+    assert links.back[0] == 0
+    back = index.graph.links(np.array([rows["lines"]]))
+    at = back.rows.tolist().index(rows["ferry"])
+    assert back.forth[at] == 0
+    assert back.back[at] == links.forth[0]
+    for pair in ((rows["ferry"], rows["lines"]), (rows["lines"], rows["ferry"])):
+        assert index.graph.link_name(*pair) == "brackwater lines"
+    assert index.graph.link_name(rows["ferry"], rows["rook"]) == ""
 
 
 def of_pairs(rows: Sequence[int], pairs: dict[tuple[int, int], float]) -> tuple[Pairs, Scored]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -25,11 +26,10 @@ from pytrace.records import Document, Origin
 from pytrace.retrieval import Bm25Retriever
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
-from pytrace.retrieval.passages import IndexWriter, PassageIndex, mentions, segment, writer
-from pytrace.retrieval.passages.manifest import FORMAT, FileEntry, write_manifest
+from pytrace.retrieval.passages import IndexWriter, PassageIndex, graph, mentions, segment, writer
+from pytrace.retrieval.passages import index as passage_index
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
-from pytrace.storage.array_file import write_arrays
 
 ENCODER = HashEncoder(dimension=32)
 PLACES = ("Pellisk", "Quillhaven", "Thornwick", "Orrin Head", "Skarra Isle", "Marsh End", "Low Ferry", "Ash Point")
@@ -178,7 +178,8 @@ def test_each_passage_has_the_terms_of_its_words(
     tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that steps between terms are too far for one.
-    monkeypatch.setattr(segment, "_FAR", 3)
+    for module in (segment, passage_index):
+        monkeypatch.setattr(module, "FAR", 3)
     index = build(tmp_path / "index", documents)
     assert index.graph is not None
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(len(index)), 2))
@@ -227,21 +228,91 @@ def test_links_after_changes_are_those_of_a_clean_build(
     assert any(some < all_texts for some, all_texts in looked[1:])
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_links_are_those_that_names_and_their_holders_make(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "_MOST_CARRIERS", 3)
+    rng = random.Random(seed)
+    # Several names between two passages, names of several passages, and one of too many.
+    names = ["ash", "ash point", "low ferry", "ferry", "marsh end", "old", "old low ferry"]
+    given = {}
+    for number in range(14):
+        title = "old" if number < 4 else rng.choice(names)
+        text = f"{rng.choice(names)} lies by {rng.choice(names)}, near {rng.choice(names)} and {title}."
+        given[f"{number}"] = [Document(f"{number}", title.title(), (text,))]
+    index = build(tmp_path / "index", given)
+    assert index.graph is not None
+    table = index.graph.table
+    passages = [passage for (passage,) in given.values()]
+    held = [{table.name(name) for name in table.find([" ".join(words(each.text))]).names} for each in passages]
+    carried = [{*passage_names(each)[0], *passage_names(each)[1]} for each in passages]
+    expected: dict[tuple[int, int], tuple[float, str]] = {}
+    for source, target in itertools.permutations(range(len(passages)), 2):
+        between = []
+        for name in (held[source] & carried[target]) - carried[source]:
+            carriers = sum(name in each for each in carried)
+            weight = np.float32(1 / carriers / np.log2(2 + sum(name in each for each in held)))
+            if carriers <= 3:
+                between.append(
+                    (-float(weight), int(np.flatnonzero(table.hashes == NameTable.build([name])[0].hashes)[0]), name)
+                )
+        if between:
+            weight_of_best, _, name = min(between)
+            expected[source, target] = -weight_of_best, name
+    links = index.graph.links(np.array([5, *range(len(passages)), 5]))
+    owners = [5, *range(len(passages)), 5]
+    for number, row in enumerate(owners):
+        part = slice(int(links.offsets[number]), int(links.offsets[number + 1]))
+        others = sorted({other for pair in expected for other in pair if row in pair} - {row})
+        others = [other for other in others if (row, other) in expected or (other, row) in expected]
+        assert links.rows[part].tolist() == others
+        forth = [expected.get((row, other), (0.0, "")) for other in others]
+        back = [expected.get((other, row), (0.0, "")) for other in others]
+        assert links.forth[part].tolist() == [weight for weight, _ in forth]
+        assert links.back[part].tolist() == [weight for weight, _ in back]
+        told = [one or other for (_, one), (_, other) in zip(forth, back, strict=True)]
+        assert [table.name(name) for name in links.names[part].tolist()] == told
+        assert [index.graph.link_name(row, other) for other in others] == told
+    assert any(len([pair for pair in expected if pair[0] == row]) > 1 for row in range(len(passages)))
+
+
+def test_a_single_word_that_the_text_gives_is_a_name_where_few_passages_have_it(tmp_path: Path) -> None:
+    def index_of(directory: str, common: int) -> PassageIndex:
+        origin = Origin("rook", "scan", titled=False)
+        given = {"rook": [Document("rook", "scan", ("Rook was a pilot.",), origin=origin)]}
+        given |= {f"{number}": [Document(f"{number}", f"No {number}", ("He met Rook.",))] for number in range(common)}
+        return build(tmp_path / directory, given)
+
+    few, many = index_of("few", 4), index_of("many", 9)
+    assert few.graph is not None
+    assert many.graph is not None
+    assert few.graph.links(np.array([0])).rows.tolist() == [1, 2, 3, 4]
+    assert many.graph.links(np.array([0])).rows.tolist() == []
+    assert len(few.graph.find(["rook"]).names) == 1
+    assert len(many.graph.find(["rook"]).names) == 0
+    # As more passages have the word, it is a name no more, and is one again when they go.
+    with IndexWriter(tmp_path / "few", ENCODER) as index:
+        for number in range(4, 9):
+            index.add([Document(f"{number}", f"No {number}", ("He met Rook.",))])
+        index.commit()
+    assert linked(PassageIndex(tmp_path / "few")) == linked(many)
+    with IndexWriter(tmp_path / "few", ENCODER) as index:
+        index.remove([f"{number}" for number in range(4, 9)])
+        index.commit()
+    assert linked(PassageIndex(tmp_path / "few")) == linked(few)
+
+
 def linked(index: PassageIndex) -> set[tuple[str, str, float, float, str]]:
     """Return all links by the ids of their passages, with both weights and the name."""
     graph = index.graph
     assert graph is not None
     ids = [passage.id for passage in index.passages(range(len(index)))]
+    links = graph.links(np.arange(len(index)))
+    owners = np.repeat(np.arange(len(index)), np.diff(links.offsets))
     return {
-        (
-            ids[row],
-            ids[graph["links"][at]],
-            round(float(graph["links.forth"][at]), 6),
-            round(float(graph["links.back"][at]), 6),
-            graph.table.name(int(graph["links.names"][at])),
-        )
-        for row in range(len(index))
-        for at in range(*graph.links(row).indices(len(graph["links"])))
+        (ids[row], ids[other], forth, back, graph.table.name(name))
+        for row, other, forth, back, name in zip(owners.tolist(), *map(np.ndarray.tolist, links[1:]), strict=True)
     }
 
 
@@ -308,6 +379,66 @@ def test_what_cannot_be_merged_is_told_and_changes_nothing(
     assert contents(PassageIndex(tmp_path / "index")) == before
 
 
+def test_a_document_larger_than_a_segment_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_PASSAGES", 4)
+    large = document("long", passages=11)
+    build(tmp_path / "index", {"long": large, "short": document("short")})
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        assert index.documents == 2
+        index.add(large)
+        index.remove_unseen()
+        assert index.commit() == writer.Changes(unchanged=1, removed=1)
+    changed = [*large[:10], *document("long", version=1, passages=11)[10:]]
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(changed)
+        assert index.commit() == writer.Changes(replaced=1, encoded=1)
+    assert contents(PassageIndex(tmp_path / "index")) == {passage.id: passage for passage in changed}
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.remove(["long"])
+        assert index.commit() == writer.Changes(removed=1)
+    assert len(PassageIndex(tmp_path / "index")) == 0
+
+
+def test_documents_whose_ids_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ids of one length have one hash; texts, which are longer, have their own.
+    for module in (segment, writer):
+        monkeypatch.setattr(
+            module,
+            "hash_texts",
+            lambda texts: np.array([len(text) if len(text) < 5 else hash(text) for text in texts], np.int64).view(
+                np.uint64
+            ),
+        )
+    first = {name: document(name) for name in ("a", "b", "c", "dd")}
+    build(tmp_path / "index", first)
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add([*first["b"], *document("c", version=1), *document("e")])
+        index.remove(["a"])
+        with pytest.raises(InputError, match="there is no document 'f'"):
+            index.remove(["f"])
+        assert index.commit() == writer.Changes(added=1, replaced=1, unchanged=1, removed=1, encoded=2)
+    expected = {"b": first["b"], "dd": first["dd"], "c": document("c", version=1), "e": document("e")}
+    held = {passage.id: passage for passages in expected.values() for passage in passages}
+    assert contents(PassageIndex(tmp_path / "index")) == held
+    build(tmp_path / "other", {"c": document("c", version=2), "b": first["b"], "g": document("g")})
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.merge(tmp_path / "other")
+        index.commit()
+    held |= {"c#0": document("c", version=2)[0], "g#0": document("g")[0]}
+    assert contents(PassageIndex(tmp_path / "index")) == held
+
+
+def test_what_was_given_counts_before_it_is_written(tmp_path: Path) -> None:
+    with IndexWriter(tmp_path / "index", ENCODER, create=True) as index:
+        index.add([*document("a"), *document("b"), *document("a", version=1)])
+        assert index.documents == 2
+        index.remove(["b"])
+        index.add(document("a", version=1))
+        assert index.documents == 1
+        assert index.commit() == writer.Changes(added=2, replaced=1, unchanged=1, removed=1, encoded=1)
+    assert contents(PassageIndex(tmp_path / "index")) == {"a#0": document("a", version=1)[0]}
+
+
 def test_sync_removes_what_is_gone(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
     build(tmp_path / "index", documents)
     kept = [passage for name in PLACES[:3] for passage in documents[name]]
@@ -322,15 +453,20 @@ def test_what_is_removed_stands_nowhere_on_the_disk(tmp_path: Path) -> None:
     secret = Document("secret", "Zyzzyva", ("The zyzzyva hides below the quay.",))
     build(tmp_path / "index", {"a": document("a"), "secret": [secret]})
     (name,), _ = passage_names(secret)
+    hashes = [*word_hashes(["secret"]), *word_hashes(words(segment.encoded_text(secret)))]
+    traces = [name.encode(), b"secret", b"Zyzzyva", *(number.tobytes() for number in hashes)]
+    traces += [NameTable.build([name])[0].hashes.tobytes()]
+    kept = [number.tobytes() for number in word_hashes(words(segment.encoded_text(document("a")[0])))]
 
     def stored() -> bytes:
         return b"".join(path.read_bytes() for path in (tmp_path / "index").iterdir())
 
-    assert name.encode() in stored()
+    assert all(trace in stored() for trace in traces)
     with IndexWriter(tmp_path / "index", ENCODER) as index:
         index.remove(["secret"])
         index.commit()
-    assert name.encode() not in stored()
+    left = stored()
+    assert [trace for trace in traces if trace in left and trace not in kept] == []
     index = PassageIndex(tmp_path / "index")
     assert [passage.id for passage in index.passages(range(len(index)))] == ["a#0"]
 
@@ -407,31 +543,6 @@ def test_a_commit_without_changes_writes_nothing(tmp_path: Path) -> None:
         index.add(document("a"))
         assert index.commit() == writer.Changes(unchanged=1)
     assert PassageIndex(tmp_path / "index").manifest == before
-
-
-def test_an_index_of_the_format_before_is_brought_up_to_date_without_encoding(
-    tmp_path: Path, documents: dict[str, list[Document]]
-) -> None:
-    built = build(tmp_path / "index", documents)
-    known = contents(built), found(built, "Which mayor came from Pellisk?")
-    # Its graph holds less than what is read of one today.
-    before = built.manifest
-    assert before.graph is not None
-    graph = write_arrays(tmp_path / "index" / before.graph.name, {"words": np.zeros(0, dtype=np.uint64)})
-    entry = FileEntry(name=before.graph.name, **msgspec.structs.asdict(graph))
-    write_manifest(tmp_path / "index", msgspec.structs.replace(before, format=FORMAT - 1, graph=entry))
-    with pytest.raises(StoreError, match=r"has format 1, .* 'pytrace index sync .*index' brings it up to date"):
-        PassageIndex(tmp_path / "index")
-    encoder = CountingEncoder()
-    with IndexWriter(tmp_path / "index", encoder) as index:
-        assert index.commit() == writer.Changes()
-    assert encoder.count == 0
-    after = PassageIndex(tmp_path / "index")
-    after.verify()
-    assert (contents(after), found(after, "Which mayor came from Pellisk?")) == known
-    write_manifest(tmp_path / "index", msgspec.structs.replace(after.manifest, format=FORMAT + 1))
-    with pytest.raises(StoreError, match="has format 3, and this version knows 2; build it anew"):
-        IndexWriter(tmp_path / "index", encoder)
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
@@ -523,6 +634,28 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
                 pass
             path.write_bytes(content)
     PassageIndex(tmp_path / "index").verify()
+
+
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_nothing_is_taken_over_from_a_damaged_graph(
+    tmp_path: Path, documents: dict[str, list[Document]], damage: str
+) -> None:
+    entry = build(tmp_path / "index", documents).manifest.graph
+    assert entry is not None
+    path = tmp_path / "index" / entry.name
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 3, len(content), 5):
+        content[place] ^= 1
+    path.unlink()
+    if damage == "flipped":
+        path.write_bytes(content)
+    with IndexWriter(tmp_path / "index", ENCODER) as index:
+        index.add(document("new"))
+        index.commit()
+    after, clean = PassageIndex(tmp_path / "index"), build(tmp_path / "clean", {**documents, "new": document("new")})
+    after.verify()
+    assert linked(after) == linked(clean)
+    assert found(after, "Which mayor came from Pellisk?") == found(clean, "Which mayor came from Pellisk?")
 
 
 def test_a_file_that_was_cut_off_is_told(tmp_path: Path, documents: dict[str, list[Document]]) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.errors import StoreError
 from pytrace.records import Document
 from pytrace.retrieval import Bm25Retriever, word_postings
@@ -174,9 +175,7 @@ def test_a_word_may_stand_any_number_of_times() -> None:
 
 
 def test_words_that_share_a_hash_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        word_postings, "word_hashes", lambda distinct: np.array([len(word) for word in distinct], dtype=np.uint64)
-    )
+    monkeypatch.setattr(_core, "hash_texts", lambda _text, offsets, _threads: np.diff(offsets).astype(np.uint64))
     arrays = build_words(["aa bb c", "c aa"])
     assert arrays["words.terms"].tolist() == [1, 2]
     assert arrays["words.counts"].tolist() == [1, 1, 2, 1]

@@ -130,6 +130,7 @@ def pair_features(
     offsets: NDArray[np.int64],
     firsts: Places,
     seconds: Places,
+    links: NDArray[np.float32],
 ) -> Floats:
     """Compute the features of the pairs of questions.
 
@@ -144,6 +145,8 @@ def pair_features(
     offsets, firsts, seconds
         Question `q` has pairs ``offsets[q]`` to ``offsets[q + 1]``: places among its candidates. Those of one first stand side by
         side.
+    links
+        What the links of each pair weigh, from the first to the second and back, float32 ``[2, n_pairs]``.
 
     Returns
     -------
@@ -158,16 +161,11 @@ def pair_features(
     return _core.pair_features(
         graph["frequencies"],
         len(index),
-        graph["links.starts"],
-        graph["links"],
-        graph["links.forth"],
-        graph["links.back"],
         vectors,
         asked.ids.offsets,
         asked.ids.values,
         asked.totals,
         candidates.offsets,
-        candidates.rows,
         candidates.vectors,
         np.stack([candidates.near, candidates.words, candidates.named, candidates.name_rarity], axis=1),
         words_of.offsets,
@@ -178,5 +176,7 @@ def pair_features(
         offsets,
         firsts,
         seconds,
+        links[0],
+        links[1],
         None,
     )

@@ -10,6 +10,7 @@ Nothing but the question is encoded, and no language model is asked.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -26,15 +27,15 @@ from pytrace.retrieval.hops.features import (
     Candidates,
     Floats,
     Pairs,
-    Places,
     Rarity,
     Rows,
     pair_features,
 )
-from pytrace.retrieval.hops.seeds import column, find_seeds, question_scores, seed_scores
+from pytrace.retrieval.hops.seeds import Seeds, column, find_seeds, question_scores, seed_scores
 from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
+from pytrace.retrieval.passages.ragged import Lists, grouped, paired, places_among, starts_of
 from pytrace.retrieval.retriever import check_queries
 
 # Questions that are searched together.
@@ -201,19 +202,17 @@ class HopSearch:
             chains.append(self._joined(pairs, scored, ranking))
         joined = frozenset(chains[-1].rows) if len(ranking) > 2 else frozenset[int]()
         # Two passages are one chain, in the likelier order; none if the longer chain has both.
-        of_both: dict[frozenset[int], PassageChain] = {}
+        of_both: dict[frozenset[int], tuple[int, int]] = {}
+        probabilities: defaultdict[frozenset[int], float] = defaultdict(float)
         for place in np.argsort(-scored.pairs, kind="stable")[: 4 * k].tolist():
             first, second = int(pairs.rows[pairs.firsts[place]]), int(pairs.rows[pairs.seconds[place]])
             both = frozenset((first, second))
             if both <= joined:
                 continue
-            before = of_both.get(both)
-            if before is None:
-                before = PassageChain((first, second), 0.0, (Step(), Step(0, self._link_name(first, second))))
-            probability = before.probability + float(scored.pairs[place]) * scored.hops
-            of_both[both] = msgspec.structs.replace(before, probability=probability)
-        chains += of_both.values()
-        return tuple(sorted(chains, key=lambda chain: -chain.probability)[:k])
+            of_both.setdefault(both, (first, second))
+            probabilities[both] += float(scored.pairs[place]) * scored.hops
+        chains += [PassageChain(rows, probabilities[both], (Step(), Step(0))) for both, rows in of_both.items()]
+        return tuple(map(self._named, sorted(chains, key=lambda chain: -chain.probability)[:k]))
 
     def _joined(self, pairs: Pairs, scored: Scored, places: Sequence[int]) -> PassageChain:
         """Make one chain of passages: the likeliest pair first, then what the likeliest pair leads to from one of the chain."""
@@ -227,21 +226,19 @@ class HopSearch:
             first, second = step or (-1, next(place for place in places if place not in reached))
             reached[second] = first
         order = [*reached]
+        steps = [Step() if first < 0 else Step(order.index(first)) for first in reached.values()]
         rows = tuple(pairs.rows[order].tolist())
-        steps = [
-            Step() if first < 0 else Step(order.index(first), self._link_name(int(pairs.rows[first]), row))
-            for row, first in zip(rows, reached.values(), strict=True)
-        ]
         return PassageChain(rows, float(scored.pairs[within].sum()) * scored.hops, tuple(steps))
 
-    def _link_name(self, first: int, second: int) -> str:
-        """Return the name by which a passage is linked to another, "" if it is not."""
+    def _named(self, chain: PassageChain) -> PassageChain:
+        """Return a chain with the names that led on in it."""
         graph = self.index.graph
         assert graph is not None
-        links = graph.links(first)
-        at = int(np.searchsorted(graph["links"][links], second))
-        there = at < links.stop - links.start and int(graph["links"][links][at]) == second
-        return graph.table.name(int(graph["links.names"][links][at])) if there else ""
+        steps = [
+            step if step.place < 0 else Step(step.place, graph.link_name(chain.rows[step.place], row))
+            for step, row in zip(chain.steps, chain.rows, strict=True)
+        ]
+        return msgspec.structs.replace(chain, steps=tuple(steps))
 
     def pairs(self, questions: Sequence[str], *, where: Sequence[str] = ()) -> Iterator[Pairs]:
         """Make the pairs of each question, with their features."""
@@ -260,55 +257,77 @@ class HopSearch:
         vectors = encode(self.encoder, questions, "query")
         asked = self._rarity.questions(questions)
         seeds = find_seeds(index, self._rarity, questions, vectors, count=settings.seeds, mask=mask)
-        heads = [each.best(settings.firsts) for each in seeds]
-        targets = [
-            [
-                np.unique(np.concatenate([lead, each.best(settings.seconds), firsts, self._linked(first, mask)]))
-                for first, lead in zip(firsts.tolist(), leads, strict=True)
-            ]
-            for each, firsts, leads in zip(seeds, heads, self._led(vectors, asked, heads, mask), strict=True)
-        ]
-        rows = [np.unique(np.concatenate([each.rows, *some])) for each, some in zip(seeds, targets, strict=True)]
+        heads = Lists.of([each.best(settings.firsts) for each in seeds])
+        targets, links = self._targets(vectors, asked, seeds, heads, mask)
+        # The question of each pair, and of each question all passages: of its pairs, and its seeds.
+        question = heads.owners[targets.owners]
+        of_seeds = Lists.of([each.rows for each in seeds])
+        rows = grouped(
+            np.concatenate([of_seeds.owners, question]),
+            np.concatenate([of_seeds.values, targets.values]),
+            len(questions),
+        )
+        of_rows = index.vectors(rows.values)
         best = np.array([each.best_words for each in seeds])
-        near, by_words = question_scores(index, questions, vectors, best, rows)
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        flat = np.concatenate(rows)
+        near, by_words = question_scores(index, questions, vectors, best, rows, of_rows)
+        named = Lists.of([each.named.rows for each in seeds])
         candidates = Candidates(
-            offsets,
-            flat,
-            index.vectors(flat),
-            np.concatenate(near),
-            np.concatenate(by_words),
-            np.concatenate([column(own, each.named.share) for own, each in zip(rows, seeds, strict=True)]),
-            np.concatenate([column(own, each.named.rarity) for own, each in zip(rows, seeds, strict=True)]),
+            rows.offsets,
+            rows.values,
+            of_rows,
+            near,
+            by_words,
+            column(rows, named, [each.named.share for each in seeds]),
+            column(rows, named, [each.named.rarity for each in seeds]),
         )
         scores = seed_scores(candidates.near, candidates.words, candidates.named)
-        places = [_places(*each) for each in zip(rows, heads, targets, strict=True)]
-        ends = np.cumsum([0, *(len(firsts) for firsts, _ in places)], dtype=np.int64)
-        firsts = np.concatenate([each for each, _ in places])
-        seconds = np.concatenate([each for _, each in places])
-        features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds)
-        for number, own in enumerate(rows):
+        places = paired(rows.owners, rows.values)
+        firsts = np.searchsorted(places, paired(heads.owners, heads.values))[targets.owners] - rows.offsets[question]
+        seconds = np.searchsorted(places, paired(question, targets.values)) - rows.offsets[question]
+        ends = starts_of(np.bincount(question, minlength=len(questions)))
+        features = pair_features(index, asked, vectors, candidates, ends, firsts, seconds, links)
+        for number in range(len(questions)):
             part = slice(int(ends[number]), int(ends[number + 1]))
-            of_rows = scores[int(offsets[number]) : int(offsets[number + 1])]
-            yield Pairs(own, firsts[part], seconds[part], features[part], of_rows)
+            own = slice(int(rows.offsets[number]), int(rows.offsets[number + 1]))
+            yield Pairs(rows.values[own], firsts[part], seconds[part], features[part], scores[own])
 
-    def _led(self, vectors: Vectors, asked: AskedWords, heads: Sequence[Rows], mask: Mask | None) -> list[list[Rows]]:
-        """Find what each first passage leads to by vectors and by rare words, for all questions in one search."""
+    def _targets(
+        self, vectors: Vectors, asked: AskedWords, seeds: Sequence[Seeds], heads: Lists, mask: Mask | None
+    ) -> tuple[Lists, NDArray[np.float32]]:
+        """Return the second passages of each first, and what the links between them weigh, float32 ``[2, n_pairs]``."""
+        graph = self.index.graph
+        assert graph is not None
+        links = graph.links(heads.values)
+        of_links = Lists(links.offsets, links.rows.astype(np.int64))
+        # The weightiest, of equal ones the lower.
+        weights = links.forth + np.float32(_BACK) * links.back
+        order = np.lexsort((-weights, of_links.owners))
+        order = order[np.arange(len(order)) - links.offsets[of_links.owners] < self.settings.links]
+        if mask is not None:
+            order = order[mask[of_links.values[order]]]
+        led = self._led(vectors, asked, heads, mask)
+        best = Lists.of([each.best(self.settings.seconds) for each in seeds]).take(heads.owners)
+        others = heads.take(heads.owners)
+        number = np.concatenate([of_links.owners[order], np.nonzero(led >= 0)[0], best.owners, others.owners])
+        row = np.concatenate([of_links.values[order], led[led >= 0], best.values, others.values])
+        other = row != heads.values[number]
+        targets = grouped(number[other], row[other], len(heads.values))
+        places = places_among(paired(of_links.owners, of_links.values), paired(targets.owners, targets.values))
+        of_pairs = np.zeros((2, len(places)), dtype=np.float32)
+        of_pairs[0, places >= 0] = links.forth[places[places >= 0]]
+        of_pairs[1, places >= 0] = links.back[places[places >= 0]]
+        return targets, of_pairs
+
+    def _led(self, vectors: Vectors, asked: AskedWords, heads: Lists, mask: Mask | None) -> NDArray[np.int64]:
+        """Find what each first passage leads to by vectors and by rare words, a row each, -1 where there is no more."""
         index, settings = self.index, self.settings
-        flat = np.concatenate([np.empty(0, np.int64), *heads])
-        owners = np.repeat(np.arange(len(heads)), [len(rows) for rows in heads])
-        if not len(flat):
-            return [[] for _ in heads]
-        both = vectors[owners] + index.vectors(flat)
+        if not len(heads.values):
+            return np.empty((0, 2 * settings.led), dtype=np.int64)
+        both = vectors[heads.owners] + index.vectors(heads.values)
         both /= np.linalg.norm(both, axis=1, keepdims=True) + np.float32(1e-9)
         _, near = index.nearest(both, settings.led, mask=mask)
-        _, by_words = index.words.top(self._rare_words(flat, owners, asked), settings.led, mask=mask)
-        led: list[list[Rows]] = [[] for _ in heads]
-        for owner, some, others in zip(owners.tolist(), near, by_words, strict=True):
-            rows = np.concatenate([some, others])
-            led[owner].append(rows[rows >= 0])
-        return led
+        _, by_words = index.words.top(self._rare_words(heads.values, heads.owners, asked), settings.led, mask=mask)
+        return np.concatenate([near, by_words], axis=1)
 
     def _rare_words(self, rows: Rows, owners: NDArray[np.int64], asked: AskedWords) -> list[NDArray[np.uint64]]:
         """Return of each passage the rarest words that its question does not have, by their hashes."""
@@ -331,25 +350,7 @@ class HopSearch:
         assert self.index.graph is not None
         return Rarity(self.index.graph)
 
-    def _linked(self, row: int, mask: Mask | None) -> Rows:
-        """Return the passages that a passage is linked to, the weightiest links."""
-        graph = self.index.graph
-        assert graph is not None
-        links = graph.links(row)
-        rows: Rows = graph["links"][links].astype(np.int64)
-        if len(rows) > self.settings.links:
-            weights = graph["links.forth"][links] + np.float32(_BACK) * graph["links.back"][links]
-            rows = rows[np.argsort(-weights, kind="stable")[: self.settings.links]]
-        return rows if mask is None else rows[mask[rows]]
-
 
 def _together(scores: Sequence[float] | Floats, most: int) -> int:
     """Count the passages that answer together, by their scores, best first."""
     return sum(score >= _SHARE * scores[0] for score in scores[:most])
-
-
-def _places(rows: Rows, heads: Rows, targets: Sequence[Rows]) -> tuple[Places, Places]:
-    """Return the pairs of first passages with what each leads to, as places among all rows."""
-    others = [some[some != head] for head, some in zip(heads.tolist(), targets, strict=True)]
-    firsts = np.repeat(np.searchsorted(rows, heads), [len(some) for some in others])
-    return firsts, np.searchsorted(rows, np.concatenate([np.empty(0, np.int64), *others]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,6 +26,8 @@ _SHORTEST = 4
 # The letters of names are counted in so many bytes of them, and so many are tried: two alphabets, or one with its accents.
 _SAMPLE, _MOST_LETTERS = 1 << 18, 64
 _WORD = re.compile(r"\w+")
+# Words whose neighbours are kept.
+_MOST_KEPT = 1024
 
 
 class Respeller:
@@ -37,7 +40,7 @@ class Respeller:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._names = graph.table
+        self._graph = graph
         self._rarity = Rarity(graph)
         self._of_names = np.zeros(len(graph["words"]), dtype=bool)
         ids = graph.name_words.values
@@ -45,6 +48,8 @@ class Respeller:
         sample = Counter(graph.table.text[:_SAMPLE].tobytes().decode("utf-8", "ignore"))
         letters = [letter for letter, _ in sample.most_common() if letter.isalpha()][:_MOST_LETTERS]
         self._letters = [(letter, script_of(letter)) for letter in letters]
+        # What questions ask with and no passage has ("which") comes again with each question.
+        self._near = lru_cache(maxsize=_MOST_KEPT)(self._words_near)
 
     def read(self, question: str) -> str:
         """Return a question with the names of the corpus in the place of what is a letter away from them.
@@ -67,7 +72,7 @@ class Respeller:
                 question = before + (spelt.capitalize() if match[0][0].isupper() else spelt) + behind
         return question
 
-    def _near(self, word: str) -> list[str]:
+    def _words_near(self, word: str) -> list[str]:
         """Return the words of names at a distance of one, the most frequent first."""
         scripts = {script_of(letter) for letter in word}
         letters = [letter for letter, script in self._letters if script in scripts]
@@ -85,5 +90,5 @@ class Respeller:
     def _is_named(self, before: str, word: str, behind: str) -> bool:
         """Tell whether a name stands in a text that has a certain word in it."""
         place = len(words(before))
-        found = self._names.find([normal_form(f"{before}{word}{behind}")])
+        found = self._graph.find([normal_form(f"{before}{word}{behind}")])
         return bool(((found.starts <= place) & (place < found.ends)).any())

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.documents.filters import matches, parse_filters
 from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
@@ -21,7 +22,7 @@ from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
 from pytrace.retrieval.passages.manifest import FileEntry, IndexFile, read_manifest
 from pytrace.retrieval.passages.ragged import Lists
-from pytrace.retrieval.passages.segment import DocumentEntry, Segment
+from pytrace.retrieval.passages.segment import FAR, DocumentEntry, Segment
 from pytrace.retrieval.word_index import WordIndex
 from pytrace.storage.closing import Closing
 
@@ -146,11 +147,14 @@ class PassageIndex(Closing):
 
     def vectors(self, rows: NDArray[np.int64]) -> Vectors:
         """Return the vectors of passages, float32."""
-        vectors = np.empty((len(rows), self.manifest.dimension), dtype=np.float32)
-        owners = np.searchsorted(self._firsts, rows, side="right") - 1
+        owners, local = self._places(rows)
+        dimension = self.manifest.dimension
+        if self.manifest.vectors == "int8":
+            return _core.scaled_rows(self._scaled, owners, local, dimension, None)
+        vectors = np.empty((len(rows), dimension), dtype=np.float32)
         for number in np.unique(owners).tolist():
             mine = owners == number
-            vectors[mine] = self.segments[number].vectors_of(rows[mine] - self._firsts[number])
+            vectors[mine] = self.segments[number].vectors_of(local[mine])
         return vectors
 
     def nearest(self, queries: Vectors, k: int, *, mask: Mask | None = None) -> tuple[Vectors, NDArray[np.int64]]:
@@ -184,22 +188,25 @@ class PassageIndex(Closing):
 
     def terms(self, rows: NDArray[np.int64]) -> Lists:
         """Return the numbers of the words of passages in the graph's count, rising, int32."""
-        assert self.graph is not None
+        return Lists(*_core.terms_of_rows(self._row_terms, *self._places(rows), FAR, None))
+
+    def _places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the segments that have passages, and their numbers there."""
         owners = np.searchsorted(self._firsts, rows, side="right") - 1
-        sizes, parts = np.zeros(len(rows), dtype=np.int64), [np.empty(0, dtype=np.int32)]
-        of_segment = [np.flatnonzero(owners == number) for number in range(len(self.segments))]
-        for number, mine in enumerate(of_segment):
-            if len(mine):
-                terms = self.segments[number].terms(rows[mine] - self._firsts[number])
-                ids = self.graph[f"word_ids.{number}"]
-                parts.append(ids[np.minimum(terms.values, len(ids) - 1)])
-                sizes[mine] = np.diff(terms.offsets)
-        # As they come, segment by segment; then in the order of the rows.
-        order = np.concatenate(of_segment)
-        offsets = np.concatenate([[0], np.cumsum(sizes[order])])
-        by_row = np.empty(len(rows), dtype=np.int64)
-        by_row[order] = np.arange(len(rows))
-        return Lists(offsets, np.concatenate(parts)).take(by_row)
+        return owners, rows - np.array(self._firsts)[owners]
+
+    @cached_property
+    def _scaled(self) -> list[tuple[NDArray[np.int8], NDArray[np.float32]]]:
+        return [(segment["vectors"], segment["scales"]) for segment in self.segments]
+
+    @cached_property
+    def _row_terms(self) -> list[tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.int32]]]:
+        graph = self.graph
+        assert graph is not None
+        return [
+            (segment["row_terms"], segment["row_terms.starts"], graph[f"word_ids.{number}"])
+            for number, segment in enumerate(self.segments)
+        ]
 
     def mask(self, where: Sequence[str]) -> Mask | None:
         """Return which passages match filters on metadata, all of them; None without filters."""

@@ -13,9 +13,10 @@ from pytrace.errors import StoreError
 from pytrace.storage.array_file import ArrayFile, ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
 
-FORMAT = 2
-# Of an index of this format a writer writes the graph anew, and nothing else: 2 has the words of names in it.
-_FORMAT_BEFORE = 1
+FORMAT = 3
+# Of an index of these formats a writer writes segments and graph anew, and encodes nothing: 2 has the words of names, 3 has ids and
+# digests in arrays, and no links.
+_FORMATS_BEFORE = (1, 2)
 MANIFEST = "passages.json"
 LOCK = "passages.lock"
 REMEDY = "build the index anew"
@@ -91,7 +92,7 @@ def missing(directory: Path) -> str:
 def read_manifest(directory: Path, *, before: bool = False) -> IndexManifest:
     """Read the manifest of an index; `StoreError` where there is none, or one that this version does not know.
 
-    One of the format before is read where `before` says so, by who writes its graph anew.
+    One of the formats before is read where `before` says so, by who brings it up to date.
     """
     manifest = load_manifest(
         directory / MANIFEST,
@@ -99,9 +100,9 @@ def read_manifest(directory: Path, *, before: bool = False) -> IndexManifest:
         missing=missing(directory),
         remedy=REMEDY,
     )
-    if manifest.format not in (FORMAT, _FORMAT_BEFORE if before else FORMAT):
+    if manifest.format != FORMAT and not (before and manifest.format in _FORMATS_BEFORE):
         remedy = "build it anew, or use the version that made it"
-        if manifest.format == _FORMAT_BEFORE:
+        if manifest.format in _FORMATS_BEFORE:
             remedy = f"'pytrace index sync {directory}' brings it up to date, and encodes nothing again"
         raise StoreError(f"{directory} has format {manifest.format}, and this version knows {FORMAT}; {remedy}")
     if manifest.checksum != _checksum(manifest):

@@ -22,6 +22,8 @@ _ALSO = re.compile(
     ((?:[^\W\d_a-zß-öø-ÿ][\w.'’-]*(?:\ (?:of|the|de|von|van|al))*[ ]?){1,5})""",
     re.VERBOSE,
 )
+# What the pattern looks for: where a text has none of it, no name of this kind is there.
+_ALSO_SIGNS = ("known", "credited", "referred to", "née", "nee", "nicknamed", "called", "titled")
 # Other names stand near the beginning of a passage.
 _BEGINNING = 400
 
@@ -77,8 +79,10 @@ def _told(passage: Document) -> Iterator[str]:
         parts = name.split()
         if 3 <= len(parts) <= 4 and name.replace(" ", "").isalpha() and not _ARTICLES & {*parts}:
             yield f"{parts[0]} {parts[-1]}"
-    for match in _ALSO.finditer(passage.text[:_BEGINNING]):
-        yield normal_form(match[1])
+    beginning = passage.text[:_BEGINNING]
+    if any(sign in beginning for sign in _ALSO_SIGNS):
+        for match in _ALSO.finditer(beginning):
+            yield normal_form(match[1])
 
 
 def _distinct(names: Iterator[str]) -> list[str]:

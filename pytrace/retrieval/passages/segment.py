@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,12 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.kernels.similarity import top_k
+from pytrace.kernels.strings import hash_texts, joined
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.records import Document
 from pytrace.retrieval.passages.manifest import REMEDY, FileEntry, IndexFile, VectorType
 from pytrace.retrieval.passages.names import passage_names
-from pytrace.retrieval.passages.ragged import Lists, ranges
+from pytrace.retrieval.passages.ragged import narrow, starts_of
 from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
 from pytrace.storage.array_file import ArrayPieces, write_arrays
 from pytrace.storage.text import dump_json
@@ -35,8 +36,10 @@ _DICTIONARY = (
     b'"metadata":{},"titled":false,"pages":["],"origin":{"document":"","title":"","headings":[],"page":"start":,"end":,'
     b'"sentences":[0,{"id":"","title":"","sentences":["","source":"","origin":null}'
 )
-# In place of a step between two terms that 16 bits do not hold.
-_FAR = (1 << 16) - 1
+# Of zlib: 6, its default, takes a fifth longer for one byte in a hundred.
+_LEVEL = 4
+FAR = (1 << 16) - 1
+"""In place of a step between two terms that 16 bits do not hold."""
 
 _Record = TypeVar("_Record")
 
@@ -52,12 +55,27 @@ class DocumentEntry(msgspec.Struct, frozen=True):
     passages: int
 
 
-class Name(NamedTuple):
-    """A name in normal form, the row of the passage that it is of, and whether the text gives it (not the author)."""
+class _StoredEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of an entry as text; digests are an array."""
 
-    text: str
-    row: int
-    told: bool
+    id: str
+    title: str
+    source: str
+    metadata: dict[str, Any]
+    passages: int
+
+
+class _Sentences(msgspec.Struct):
+    """The text of a record, and nothing else."""
+
+    sentences: list[str]
+
+
+class GivenDocument(NamedTuple):
+    """Passages of a document that stand side by side, and a digest of all that it has, 16 bytes."""
+
+    digest: bytes
+    passages: Sequence[Document]
 
 
 def document_id(passage: Document) -> str:
@@ -71,21 +89,12 @@ def encoded_text(passage: Document) -> str:
     return f"[{passage.title}] {passage.text}" if titled else passage.text
 
 
-def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Hash texts to 64 bits, the same on every machine."""
-    digests = (hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
-def document_entry(passages: Sequence[Document]) -> DocumentEntry:
-    """Describe a document by its passages."""
-    first = passages[0]
+def digest_of(passages: Sequence[Document]) -> bytes:
+    """Return a digest of all that is kept of a document, by its passages."""
     digest = hashlib.blake2b(digest_size=16)
     for passage in passages:
         digest.update(dump_json(passage).encode())
-    metadata = {} if first.origin is None else first.origin.metadata
-    title = first.title if first.origin is None else first.origin.title
-    return DocumentEntry(document_id(first), title, first.source, metadata, digest.hexdigest(), len(passages))
+    return digest.digest()
 
 
 def quantised(vectors: Vectors, kind: VectorType) -> dict[str, NDArray[Any]]:
@@ -97,26 +106,51 @@ def quantised(vectors: Vectors, kind: VectorType) -> dict[str, NDArray[Any]]:
     return {"vectors": np.rint(vectors / scales[:, None]).astype(np.int8), "scales": scales.astype(np.float32)}
 
 
-def write_segment(path: Path, passages: Sequence[Document], vectors: Vectors, *, kind: VectorType) -> FileEntry:
-    """Write passages, those of a document side by side, with their vectors; at most `MOST_PASSAGES`."""
-    groups = [list(group) for _, group in groupby(passages, document_id)]
-    entries = [document_entry(group) for group in groups]
+def write_segment(
+    path: Path,
+    documents: Sequence[GivenDocument],
+    texts: Sequence[str],
+    contents: NDArray[np.uint64],
+    vectors: Vectors,
+    *,
+    kind: VectorType,
+) -> FileEntry:
+    """Write documents.
+
+    Parameters
+    ----------
+    path
+        The file.
+    documents
+        The documents, with at most `MOST_PASSAGES` passages.
+    texts, contents, vectors
+        Of all passages the texts that are encoded, the hashes of these, and the vectors.
+    kind
+        How vectors are kept.
+    """
+    entries = [_stored_entry(document.passages) for document in documents]
     records = [
-        _packed(_record(passage, entry)) for group, entry in zip(groups, entries, strict=True) for passage in group
+        _packed(_record(passage, entry))
+        for document, entry in zip(documents, entries, strict=True)
+        for passage in document.passages
     ]
+    passages = [passage for document in documents for passage in document.passages]
     named = [(name, row, told) for row, passage in enumerate(passages) for name, told in _names(passage)]
-    blocks = build_words(encoded_text(passage) for passage in passages)
+    blocks = build_words(texts)
+    sizes = [len(document.passages) for document in documents]
     arrays = {
         **quantised(vectors, kind),
         **_blob("records", records),
-        **_blob("documents", [_packed(dump_json(entry).encode()) for entry in entries]),
-        "passages": np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups]),
-        "contents": hash_texts(encoded_text(passage) for passage in passages),
+        **_blob("documents", [dump_json(entry).encode() for entry in entries]),
+        "ids": hash_texts(entry.id for entry in entries),
+        "digests": np.frombuffer(b"".join(document.digest for document in documents), dtype=np.uint8).reshape(-1, 16),
+        "passages": np.repeat(np.arange(len(documents), dtype=np.int32), sizes),
+        "contents": contents,
         **_blob("names", [name.encode() for name, _, _ in named]),
         "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
         "names.told": np.array([told for _, _, told in named], dtype=bool),
         **blocks,
-        **_terms_by_row(WordBlocks(blocks), len(passages)),
+        **_terms_by_row(WordBlocks(blocks)),
     }
     entry = write_arrays(path, arrays)
     return FileEntry(entry.bytes, entry.checksum, path.name, len(passages))
@@ -138,39 +172,42 @@ def segment_groups(sizes: Sequence[int], most: int) -> list[list[int]]:
 
 def merge_segments(path: Path, parts: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
     """Write those passages of segments that stay, in their order, into one."""
-    kept = [(segment, np.flatnonzero(rows)) for segment, rows in parts]
-    count = sum(len(rows) for _, rows in kept)
-    before = np.cumsum([0, *(len(rows) for _, rows in kept)])
-    documents: list[bytes] = []
+    count = sum(int(rows.sum()) for _, rows in parts)
     owners: list[NDArray[np.int32]] = []
-    named: list[tuple[bytes, int, bool]] = []
-    for (segment, rows), first in zip(kept, before.tolist(), strict=False):
-        numbers, owner = np.unique(segment["passages"][rows], return_inverse=True)
-        owners.append((owner + len(documents)).astype(np.int32))
-        documents += [segment.blob("documents", number) for number in numbers.tolist()]
-        renumbered = np.full(segment.passages, -1)
-        renumbered[rows] = first + np.arange(len(rows))
-        for number, row in enumerate(renumbered[segment["names.rows"]].tolist()):
-            if row >= 0:
-                named.append((segment.blob("names", number), row, bool(segment["names.told"][number])))
+    name_rows: list[NDArray[np.int32]] = []
+    of_documents: list[tuple[Segment, NDArray[np.bool_]]] = []
+    of_names: list[tuple[Segment, NDArray[np.bool_]]] = []
+    documents = passages = 0
+    for segment, rows in parts:
+        held = np.zeros(segment.documents, dtype=bool)
+        held[segment["passages"][rows]] = True
+        owners.append((np.cumsum(held) - 1 + documents).astype(np.int32)[segment["passages"][rows]])
+        named = rows[segment["names.rows"]]
+        name_rows.append((np.cumsum(rows) - 1 + passages).astype(np.int32)[segment["names.rows"][named]])
+        of_documents.append((segment, held))
+        of_names.append((segment, named))
+        documents += int(held.sum())
+        passages += int(rows.sum())
     blocks = merge_words([(segment.arrays, rows) for segment, rows in parts])
-    vectors = kept[0][0]["vectors"]
+    vectors = parts[0][0]["vectors"]
     arrays: dict[str, NDArray[Any] | ArrayPieces] = {
         "vectors": ArrayPieces(
-            vectors.dtype, (count, vectors.shape[1]), (each["vectors"][rows] for each, rows in kept)
+            vectors.dtype, (count, vectors.shape[1]), (each["vectors"][rows] for each, rows in parts)
         ),
-        **_blob("records", [segment.blob("records", row) for segment, rows in kept for row in rows.tolist()]),
-        **_blob("documents", documents),
+        **_kept_blobs("records", parts),
+        **_entries_of(of_documents),
+        "ids": np.concatenate([segment.ids[held] for segment, held in of_documents]),
+        "digests": np.concatenate([segment.digests[held] for segment, held in of_documents]),
         "passages": np.concatenate(owners),
-        "contents": np.concatenate([each["contents"][rows] for each, rows in kept]),
-        **_blob("names", [name for name, _, _ in named]),
-        "names.rows": np.array([row for _, row, _ in named], dtype=np.int32),
-        "names.told": np.array([told for _, _, told in named], dtype=bool),
+        "contents": np.concatenate([segment["contents"][rows] for segment, rows in parts]),
+        **_kept_blobs("names", of_names),
+        "names.rows": np.concatenate(name_rows),
+        "names.told": np.concatenate([segment["names.told"][named] for segment, named in of_names]),
         **blocks,
-        **_terms_by_row(WordBlocks(blocks), count),
+        **_terms_by_row(WordBlocks(blocks)),
     }
     if vectors.dtype == np.int8:
-        arrays["scales"] = np.concatenate([segment["scales"][rows] for segment, rows in kept])
+        arrays["scales"] = np.concatenate([segment["scales"][rows] for segment, rows in parts])
     entry = write_arrays(path, arrays)
     return FileEntry(entry.bytes, entry.checksum, path.name, count)
 
@@ -188,6 +225,8 @@ class Segment(IndexFile):
         super().__init__(directory, entry)
         if any(len(self[name]) != self.passages for name in ("vectors", "passages", "contents")):
             raise self.damaged(f"it does not have the {self.passages:,} passages that {entry.name} is to have")
+        if self.is_current and any(len(self[name]) != self.documents for name in ("ids", "digests")):
+            raise self.damaged(f"it does not have the ids of its {self.documents:,} documents")
 
     @cached_property
     def blocks(self) -> WordBlocks:
@@ -205,12 +244,22 @@ class Segment(IndexFile):
 
     def entry_of(self, number: int) -> DocumentEntry:
         """Read what is known of a document as a whole."""
-        return self._read("documents", number, DocumentEntry)
+        if not self.is_current:
+            return self._read("documents", number, DocumentEntry)
+        stored = self._read("documents", number, _StoredEntry)
+        digest = self["digests"][number].tobytes().hex()
+        return DocumentEntry(stored.id, stored.title, stored.source, stored.metadata, digest, stored.passages)
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+        """Read the texts of some passages."""
+        return [" ".join(self._read("records", row, _Sentences).sentences) for row in rows.tolist()]
 
     def _read(self, name: str, number: int, kind: type[_Record]) -> _Record:
-        packed = self.blob(name, number)
+        content = self.blob(name, number)
         try:
-            content = zlib.decompressobj(zdict=_DICTIONARY).decompress(packed)
+            # Entries are not packed, or only in the format before.
+            if not content.startswith(b"["):
+                content = zlib.decompressobj(zdict=_DICTIONARY).decompress(content)
             try:
                 return msgspec.json.decode(content, type=kind)
             except msgspec.DecodeError:
@@ -228,21 +277,23 @@ class Segment(IndexFile):
         """How many documents there are."""
         return len(self["documents.ends"])
 
-    def names(self) -> Iterator[Name]:
-        """Iterate over the names of its passages."""
-        rows, told = self["names.rows"].tolist(), self["names.told"].tolist()
-        for number, (row, is_told) in enumerate(zip(rows, told, strict=True)):
-            yield Name(self.blob("names", number).decode("utf-8", "replace"), row, is_told)
+    @property
+    def is_current(self) -> bool:
+        """Whether it is of this format; one of the format before has no arrays of ids and digests."""
+        return "ids" in self.arrays.names
 
-    def terms(self, rows: NDArray[np.int64]) -> Lists:
-        """Return the numbers of the words of some passages among the segment's, rising."""
-        starts = self["row_terms.starts"]
-        offsets, places = ranges(starts[rows], starts[rows + 1], len(self["row_terms"]))
-        steps = self["row_terms"][places]
-        ended = np.concatenate([[0], np.cumsum(steps, dtype=np.int64)])
-        terms = ended[1:] - np.repeat(ended[offsets[:-1]], np.diff(offsets))
-        kept = steps != _FAR
-        return Lists(np.concatenate([[0], np.cumsum(kept)])[offsets], terms[kept])
+    @cached_property
+    def ids(self) -> NDArray[np.uint64]:
+        """Hashes of the documents' ids."""
+        return self["ids"] if self.is_current else hash_texts(entry.id for entry in self.entries())
+
+    @cached_property
+    def digests(self) -> NDArray[np.uint8]:
+        """The documents' digests, ``[n_documents, 16]``."""
+        if self.is_current:
+            return self["digests"]
+        digests = b"".join(bytes.fromhex(entry.digest) for entry in self.entries())
+        return np.frombuffer(digests, dtype=np.uint8).reshape(-1, 16)
 
     def nearest(self, queries: Vectors, k: int, excluded: NDArray[np.int64] | None) -> tuple[Any, Any]:
         """Find the passages nearest to each query."""
@@ -266,13 +317,27 @@ class Segment(IndexFile):
             raise self.damaged(f"number {number} of its {name} stands at bytes {start} to {end} of {len(content):,}")
         return content[start:end].tobytes()
 
+    def offsets(self, name: str) -> NDArray[np.int64]:
+        """Return where each of the byte strings begins that stand one behind the other, and where the last ends."""
+        offsets = np.concatenate([np.zeros(1, np.int64), self[f"{name}.ends"].astype(np.int64)])
+        if (np.diff(offsets) < 0).any() or offsets[-1] != len(self[name]):
+            raise self.damaged(f"its {name} do not make up {len(self[name]):,} bytes")
+        return offsets
+
 
 def _names(passage: Document) -> list[tuple[str, bool]]:
     given, told = passage_names(passage)
     return [(name, False) for name in given] + [(name, True) for name in told]
 
 
-def _record(passage: Document, entry: DocumentEntry) -> bytes:
+def _stored_entry(passages: Sequence[Document]) -> _StoredEntry:
+    """Describe a document by its passages."""
+    first = passages[0]
+    title, metadata = (first.title, {}) if first.origin is None else (first.origin.title, first.origin.metadata)
+    return _StoredEntry(document_id(first), title, first.source, metadata, len(passages))
+
+
+def _record(passage: Document, entry: _StoredEntry) -> bytes:
     """Return what is kept of a passage alone: source and metadata are its document's, as a rule."""
     origin = passage.origin
     if origin is not None and origin.metadata == entry.metadata:
@@ -282,39 +347,46 @@ def _record(passage: Document, entry: DocumentEntry) -> bytes:
 
 
 def _packed(record: bytes) -> bytes:
-    packer = zlib.compressobj(6, zdict=_DICTIONARY)
+    packer = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
     return packer.compress(record) + packer.flush()
 
 
-def _blob(name: str, pieces: Sequence[bytes]) -> dict[str, NDArray[Any]]:
-    return {
-        name: np.frombuffer(b"".join(pieces), dtype=np.uint8),
-        f"{name}.ends": np.cumsum([len(piece) for piece in pieces], dtype=np.int64),
-    }
+def _blob(name: str, pieces: list[bytes]) -> dict[str, NDArray[Any]]:
+    content, offsets = joined(pieces)
+    return {name: content, f"{name}.ends": narrow(offsets[1:])}
 
 
-def _terms_by_row(blocks: WordBlocks, rows: int) -> dict[str, NDArray[Any]]:
+def _kept_blobs(name: str, kept: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> dict[str, NDArray[Any]]:
+    """Return those byte strings of segments that stay."""
+    pieces, sizes = [np.empty(0, np.uint8)], [np.empty(0, np.int64)]
+    for segment, mask in kept:
+        offsets, content = segment.offsets(name), segment[name]
+        borders = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+        pieces += [content[start:end] for start, end in offsets[borders].reshape(-1, 2).tolist()]
+        sizes.append(np.diff(offsets)[mask])
+    return {name: np.concatenate(pieces), f"{name}.ends": narrow(starts_of(np.concatenate(sizes))[1:])}
+
+
+def _entries_of(kept: Sequence[tuple[Segment, NDArray[np.bool_]]]) -> dict[str, NDArray[Any]]:
+    """Return the entries of documents that stay; those of the format before are unpacked."""
+    if all(segment.is_current for segment, _ in kept):
+        return _kept_blobs("documents", kept)
+    entries = (segment.entry_of(number) for segment, held in kept for number in np.flatnonzero(held).tolist())
+    stored = (_StoredEntry(each.id, each.title, each.source, each.metadata, each.passages) for each in entries)
+    return _blob("documents", [dump_json(each).encode() for each in stored])
+
+
+def _terms_by_row(blocks: WordBlocks) -> dict[str, NDArray[Any]]:
     """Turn the postings around: the terms of each row, as places in the terms of all blocks.
 
-    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `_FAR` first, as often as
+    They rise, and only what each adds to the one before is kept, in 16 bits; where that is too much, `FAR` first, as often as
     it goes into it.
     """
-    turned, sizes = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    steps, ends = [np.empty(0, dtype=np.uint16)], [np.zeros(1, dtype=np.int64)]
     first = 0
     for block in blocks:
-        order = np.argsort(block.rows, kind="stable")
-        terms = np.arange(first, first + len(block.terms))
-        turned.append(np.repeat(terms, np.diff(block.starts))[order])
-        sizes.append(np.bincount(block.rows, minlength=len(block.lengths)))
+        some, of_rows = _core.turn_postings(block.rows, block.starts, len(block.lengths), first, FAR)
+        steps.append(some)
+        ends.append(ends[-1][-1] + of_rows)
         first += len(block.terms)
-    terms, starts = np.concatenate(turned), np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.concatenate(sizes), out=starts[1:])
-    added = np.diff(terms, prepend=0)
-    begun = starts[:-1][np.diff(starts) > 0]
-    added[begun] = terms[begun]
-    far = added // _FAR
-    places = np.cumsum(1 + far) - 1
-    steps = np.full(len(added) + int(far.sum()), _FAR, dtype=np.uint16)
-    steps[places] = added % _FAR
-    ends = np.concatenate([[0], places + 1])[starts]
-    return {"row_terms": steps, "row_terms.starts": ends.astype(np.uint32)}
+    return {"row_terms": np.concatenate(steps), "row_terms.starts": np.concatenate(ends).astype(np.uint32)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError, StoreError
+from pytrace.kernels.strings import hash_texts
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval.passages.graph import Graph, write_graph
 from pytrace.retrieval.passages.known_vectors import KnownVectors
+from pytrace.retrieval.passages.live import LiveSegment
 from pytrace.retrieval.passages.manifest import (
     FORMAT,
     MANIFEST,
@@ -28,13 +30,14 @@ from pytrace.retrieval.passages.manifest import (
     read_manifest,
     write_manifest,
 )
-from pytrace.retrieval.passages.mentions import Known
 from pytrace.retrieval.passages.opening import begin_manifest, lock_index, writing
 from pytrace.retrieval.passages.segment import (
     MOST_PASSAGES,
+    GivenDocument,
     Segment,
-    document_entry,
+    digest_of,
     document_id,
+    encoded_text,
     merge_segments,
     segment_groups,
     write_segment,
@@ -101,23 +104,21 @@ class IndexWriter(Closing):
         self.changes = Changes()
         self._encoder = encoder
         self._lock: BinaryIO | None = None
-        self._segments: list[Segment] = []
-        self._pending: list[Segment] = []
-        self._buffer: list[Document] = []
-        self._buffered: set[str] = set()
-        self._characters = 0
-        # Which passages of each segment stay, and the numbers of its documents, where that was asked for.
-        self._names: dict[str, dict[str, list[int]]] = {}
-        self._gone: dict[str, NDArray[np.bool_]] = {}
-        self._seen: set[str] = set()
+        self._segments: list[LiveSegment] = []
+        self._pending: list[LiveSegment] = []
+        # Of a build that was killed: they know vectors, and nothing else counts of them.
+        self._killed: list[Segment] = []
+        # What was given and not looked up yet, and what is to be written, by id.
+        self._given: dict[str, list[Document]] = {}
+        self._given_size = _Size()
+        self._buffer: dict[str, GivenDocument] = {}
         try:
             self._lock = lock_index(self.directory, create=create)
             self._manifest = begin_manifest(self.directory, encoder, vectors, reading or {}, create=create)
             self._remove_orphans()
-            self._segments = [Segment(self.directory, entry) for entry in self._manifest.segments]
-            self._kept = [Segment(self.directory, entry) for entry in self._manifest.pending]
-            self._live = {entry.id: entry.digest for segment in self._segments for entry in segment.entries()}
-            self._vectors = KnownVectors([*self._segments, *self._kept])
+            self._segments = [LiveSegment(Segment(self.directory, entry)) for entry in self._manifest.segments]
+            self._killed = [Segment(self.directory, entry) for entry in self._manifest.pending]
+            self._vectors = KnownVectors([*(each.segment for each in self._segments), *self._killed])
         except BaseException:
             self.close()
             raise
@@ -130,7 +131,8 @@ class IndexWriter(Closing):
     @property
     def documents(self) -> int:
         """How many documents there are, those included that were added and not committed yet."""
-        return len(self._live)
+        self._look_up()
+        return len(self._buffer) + _count(held.segment.ids[held.live] for held in (*self._segments, *self._pending))
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add documents, or put them in the place of those with the same id.
@@ -154,59 +156,57 @@ class IndexWriter(Closing):
         if not name or any(not passage.text.strip() for passage in passages):
             what = "text" if name else "id"
             raise InputError(f"document {name!r} has no {what}, and cannot be found again; leave it out")
-        self._seen.add(name)
-        before = self._live.get(name)
-        digest = document_entry(passages).digest
-        if before == digest:
-            self.changes.unchanged += 1
-            return
-        if before is None:
-            self.changes.added += 1
-        else:
-            self.changes.replaced += 1
-            self._forget(name)
-        self._live[name] = digest
-        self._buffered.add(name)
-        self._buffer += passages
-        self._characters += sum(len(passage.text) for passage in passages)
-        if len(self._buffer) >= _BATCH or self._characters >= _BATCH_CHARACTERS:
-            self._flush()
+        if name in self._given:
+            self._look_up()
+        self._given[name] = passages
+        self._given_size.add(passages)
+        if self._given_size.is_batch:
+            self._look_up()
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove documents by id; `InputError` if there is none of an id, and then nothing is removed."""
+        self._look_up()
         wanted = list(dict.fromkeys(names))
-        if unknown := [name for name in wanted if name not in self._live]:
+        found = self._places(wanted)
+        unknown = [name for name, places in zip(wanted, found, strict=True) if name not in self._buffer and not places]
+        if unknown:
             more = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise InputError(
                 f"there is no document {unknown[0]!r}{more} in {self.directory}; 'pytrace index show' lists what is there"
             )
-        for name in wanted:
-            self._forget(name)
-            del self._live[name]
-            self._seen.discard(name)
-            self.changes.removed += 1
+        for name, places in zip(wanted, found, strict=True):
+            self._buffer.pop(name, None)
+            for held, document in places:
+                held.live[document] = False
+        self.changes.removed += len(wanted)
 
     def remove_unseen(self) -> None:
         """Remove the documents that this writer was not given: the index then holds just what was added by it."""
-        self.remove([name for name in self._live if name not in self._seen])
+        self._look_up()
+        unseen = []
+        for held in (*self._segments, *self._pending):
+            unseen.append(held.segment.ids[held.live & ~held.seen])
+            held.live &= held.seen
+        self.changes.removed += _count(unseen)
 
     def commit(self) -> Changes:
         """Let readers see what was added and removed, and return what that was."""
-        self._flush()
-        changed = self._pending or self._kept or any(not rows.all() for rows in self._gone.values())
-        if self._manifest.format == FORMAT and not changed:
-            self._seen.clear()
-            changes, self.changes = self.changes, Changes()
-            return changes
-        segments = [*self._segments, *self._pending]
-        kept = [(segment, self._rows(segment)) for segment in segments]
+        self._look_up()
+        self._write()
+        changed = self._pending or self._killed or not all(held.live.all() for held in self._segments)
+        if self._manifest.format != FORMAT or changed:
+            self._commit()
+        for held in self._segments:
+            held.seen[:] = False
+        changes, self.changes = self.changes, Changes()
+        return changes
+
+    def _commit(self) -> None:
         with writing(self.directory):
-            entries = self._rewritten([(segment, rows) for segment, rows in kept if rows.any()], most=_MOST_SMALL)
+            entries = self._rewritten([*self._segments, *self._pending], most=_MOST_SMALL)
             final = [Segment(self.directory, entry) for entry in entries]
             try:
-                graph = None
-                if final:
-                    graph = write_graph(self._new_path("graph"), final, self._known())
+                graph = self._write_graph(final) if final else None
                 manifest = msgspec.structs.replace(
                     self._manifest, format=FORMAT, segments=tuple(entries), pending=(), graph=graph
                 )
@@ -216,14 +216,33 @@ class IndexWriter(Closing):
                     segment.close()
                 raise
         self._manifest = manifest
-        for segment in (*segments, *self._kept):
-            segment.close()
-        self._segments, self._pending, self._kept, self._gone = final, [], [], {}
+        self._close_segments()
+        self._segments, self._pending, self._killed = [LiveSegment(segment) for segment in final], [], []
         self._remove_orphans()
-        self._vectors = KnownVectors([*self._segments, *self._kept])
-        self._seen.clear()
-        changes, self.changes = self.changes, Changes()
-        return changes
+        self._vectors = KnownVectors(final)
+
+    def _write_graph(self, segments: Sequence[Segment]) -> FileEntry:
+        path = self._new_path("graph")
+        before = self._graph_before()
+        if before is None:
+            return write_graph(path, segments)
+        with closing(before):
+            return write_graph(path, segments, before)
+
+    def _graph_before(self) -> Graph | None:
+        """Open the graph that is there; None where there is none, or it is damaged, so that nothing is taken over from it."""
+        if self._manifest.graph is None or self._manifest.format != FORMAT:
+            return None
+        try:
+            graph = Graph(self.directory, self._manifest.graph, [held.segment for held in self._segments])
+        except StoreError:
+            return None
+        try:
+            graph.verify()
+        except StoreError:
+            graph.close()
+            return None
+        return graph
 
     def merge(self, directory: str | os.PathLike[str]) -> None:
         """Add all documents of another index, vectors and all, or put them in the place of those with the same ids.
@@ -247,8 +266,10 @@ class IndexWriter(Closing):
             raise StoreError(
                 f"{directory} keeps vectors as {manifest.vectors}, {self.directory} as {self._manifest.vectors}; build both alike"
             )
-        self._flush()
-        before = dict(self._live)
+        self._look_up()
+        self._write()
+        ours = [*self._segments, *self._pending]
+        taken, same, replaced = list[NDArray[np.uint64]](), list[NDArray[np.uint64]](), list[NDArray[np.uint64]]()
         for entry in manifest.segments:
             with closing(Segment(Path(directory), entry)) as theirs:
                 theirs.verify()
@@ -258,114 +279,131 @@ class IndexWriter(Closing):
                     shutil.copyfileobj(stream, copy)
                     copy.flush()
                     os.fsync(copy.fileno())
-                self._take(Segment(self.directory, msgspec.structs.replace(entry, name=path.name)), before)
+                self._wait(Segment(self.directory, msgspec.structs.replace(entry, name=path.name)))
                 write_manifest(self.directory, self._manifest)
-
-    def _take(self, segment: Segment, before: dict[str, str]) -> None:
-        """Let a segment's documents count, but for those that are there already, by `before`: their digests."""
-        owners = segment["passages"]
-        rows = self._rows(segment)
-        for number, entry in enumerate(segment.entries()):
-            if before.get(entry.id) == entry.digest:
-                self.changes.unchanged += 1
-                rows[slice(*np.searchsorted(owners, (number, number + 1)))] = False
-            elif entry.id in before:
-                del before[entry.id]
-                self.changes.replaced += 1
-                self._forget(entry.id)
-            elif entry.id not in self._live:
-                self.changes.added += 1
-            self._live[entry.id] = entry.digest
-            self._seen.add(entry.id)
-        self._pending.append(segment)
-        self._manifest = msgspec.structs.replace(self._manifest, pending=(*self._manifest.pending, segment.entry))
+            ids = self._pending[-1].segment.ids
+            unchanged, instead = _settle(self._pending[-1], ours)
+            taken.append(ids)
+            same.append(ids[unchanged])
+            replaced.append(ids[instead])
+        # A document whose passages fill several segments counts once.
+        self.changes.unchanged += _count(same)
+        self.changes.replaced += _count(replaced)
+        self.changes.added += _count(taken) - _count([*same, *replaced])
 
     def close(self) -> None:
         """Forget what was not committed, except for what was encoded, and let others write."""
-        for segment in (*self._segments, *self._pending, *getattr(self, "_kept", ())):
-            segment.close()
+        self._close_segments()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def _flush(self) -> None:
+    def _close_segments(self) -> None:
+        for held in (*self._segments, *self._pending):
+            held.close()
+        for segment in self._killed:
+            segment.close()
+
+    def _places(self, names: Sequence[str], digests: Sequence[bytes] = ()) -> list[list[tuple[LiveSegment, int]]]:
+        """Return where documents of these ids stand that stay; what has the digest besides is known by that."""
+        found: list[list[tuple[LiveSegment, int]]] = [[] for _ in names]
+        ids = hash_texts(names)
+        for held in (*self._segments, *self._pending):
+            numbers, documents = held.find(ids)
+            for number, document in zip(numbers.tolist(), documents.tolist(), strict=True):
+                is_same = digests and held.segment.digests[document].tobytes() == digests[number]
+                if is_same or held.holds(document, names[number]):
+                    found[number].append((held, document))
+        return found
+
+    def _look_up(self) -> None:
+        """Compare what was given with what is there; what is new, or another, is to be written."""
+        if not self._given:
+            return
+        given, self._given, self._given_size = self._given, {}, _Size()
+        digests = [digest_of(passages) for passages in given.values()]
+        for (name, passages), digest, places in zip(
+            given.items(), digests, self._places([*given], digests), strict=True
+        ):
+            there = [held.segment.digests[document].tobytes() for held, document in places]
+            if name in self._buffer:
+                there.append(self._buffer[name].digest)
+            if there and all(other == digest for other in there):
+                self.changes.unchanged += 1
+                for held, document in places:
+                    held.seen[document] = True
+                continue
+            if there:
+                self.changes.replaced += 1
+            else:
+                self.changes.added += 1
+            self._buffer.pop(name, None)
+            for held, document in places:
+                held.live[document] = False
+            self._buffer[name] = GivenDocument(digest, passages)
+        size = _Size()
+        for to_write in self._buffer.values():
+            size.add(to_write.passages)
+        if size.is_batch:
+            self._write()
+
+    def _write(self) -> None:
         """Write the buffer to a segment that is pending."""
         if not self._buffer:
             return
-        vectors, encoded = self._vectors.encode(self._buffer, self._encoder)
+        documents = [*self._buffer.values()]
+        texts = [encoded_text(passage) for document in documents for passage in document.passages]
+        contents = hash_texts(texts)
+        vectors, encoded = self._vectors.encode(texts, contents, self._encoder)
         self.changes.encoded += encoded
         with writing(self.directory):
-            for start in range(0, len(self._buffer), MOST_PASSAGES):
-                end = start + MOST_PASSAGES
+            for start in range(0, len(texts), MOST_PASSAGES):
+                part = slice(start, start + MOST_PASSAGES)
                 new = write_segment(
                     self._new_path("passages"),
-                    self._buffer[start:end],
-                    vectors[start:end],
+                    [*_cut(documents, part)],
+                    texts[part],
+                    contents[part],
+                    vectors[part],
                     kind=self._manifest.vectors,
                 )
-                self._pending.append(Segment(self.directory, new))
-                pending = (*self._manifest.pending, new)
-                self._manifest = msgspec.structs.replace(self._manifest, pending=pending)
+                self._wait(Segment(self.directory, new))
             write_manifest(self.directory, self._manifest)
-            self._buffer, self._buffered, self._characters = [], set(), 0
+            self._buffer = {}
             self._join_pending()
+
+    def _wait(self, segment: Segment) -> None:
+        """Let a segment wait for the commit."""
+        self._pending.append(LiveSegment(segment, seen=True))
+        self._manifest = msgspec.structs.replace(self._manifest, pending=(*self._manifest.pending, segment.entry))
 
     def _join_pending(self) -> None:
         """Put small pending segments together once there are many: each is an open file."""
-        small = [segment for segment in self._pending if segment.passages < MOST_PASSAGES // 2]
-        if len(small) < _MOST_PENDING:
+        if sum(held.segment.passages < MOST_PASSAGES // 2 for held in self._pending) < _MOST_PENDING:
             return
-        parts = [(segment, self._rows(segment)) for segment in self._pending]
-        entries = self._rewritten([(segment, rows) for segment, rows in parts if rows.any()], most=0)
-        killed = tuple(segment.entry for segment in self._kept)
+        entries = self._rewritten(self._pending, most=0)
+        killed = tuple(segment.entry for segment in self._killed)
         self._manifest = msgspec.structs.replace(self._manifest, pending=(*killed, *entries))
         write_manifest(self.directory, self._manifest)
-        there = {segment.entry.name: segment for segment in self._pending}
+        there = {held.segment.entry.name: held for held in self._pending}
         self._pending = [
-            there.pop(entry.name) if entry.name in there else Segment(self.directory, entry) for entry in entries
+            there.pop(entry.name) if entry.name in there else LiveSegment(Segment(self.directory, entry), seen=True)
+            for entry in entries
         ]
-        for segment in there.values():
-            segment.close()
+        for held in there.values():
+            held.close()
         self._remove_orphans()
 
-    def _forget(self, name: str) -> None:
-        """Note that the passages of a document that are there go."""
-        if name in self._buffered:
-            self._buffer = [passage for passage in self._buffer if document_id(passage) != name]
-        for segment in (*self._segments, *self._pending):
-            for number in self._numbers(segment).get(name, ()):
-                # A document's passages stand side by side.
-                first, end = np.searchsorted(segment["passages"], (number, number + 1)).tolist()
-                self._rows(segment)[first:end] = False
-
-    def _numbers(self, segment: Segment) -> dict[str, list[int]]:
-        numbers = self._names.get(segment.entry.name)
-        if numbers is None:
-            numbers = {}
-            for number, entry in enumerate(segment.entries()):
-                numbers.setdefault(entry.id, []).append(number)
-            self._names[segment.entry.name] = numbers
-        return numbers
-
-    def _known(self) -> Known | None:
-        """Return what the graph that is there knows of the passages that are there."""
-        if self._manifest.graph is None or self._manifest.format != FORMAT:
-            return None
-        with closing(Graph(self.directory, self._manifest.graph, self._segments)) as graph:
-            return graph.known(self._segments)
-
-    def _rows(self, segment: Segment) -> NDArray[np.bool_]:
-        """Return which passages of a segment stay."""
-        return self._gone.setdefault(segment.entry.name, np.ones(segment.passages, dtype=bool))
-
-    def _rewritten(self, parts: list[tuple[Segment, NDArray[np.bool_]]], *, most: int) -> list[FileEntry]:
+    def _rewritten(self, segments: Sequence[LiveSegment], *, most: int) -> list[FileEntry]:
         """Return segments without the passages that go; small ones are put together where there are more than `most`."""
+        parts = [(held.segment, held.rows) for held in segments if held.live.any()]
         groups = segment_groups([int(rows.sum()) for _, rows in parts], most)
         return [self._merged([parts[number] for number in group]) for group in groups]
 
     def _merged(self, parts: list[tuple[Segment, NDArray[np.bool_]]]) -> FileEntry:
-        if len(parts) == 1 and parts[0][1].all():
-            return parts[0][0].entry
+        (segment, rows), *others = parts
+        if not others and rows.all() and segment.is_current:
+            return segment.entry
         return merge_segments(self._new_path("passages"), parts)
 
     def _new_path(self, kind: str) -> Path:
@@ -380,3 +418,52 @@ class IndexWriter(Closing):
             for path in itertools.chain.from_iterable(left):
                 if path.name not in names:
                     path.unlink(missing_ok=True)
+
+
+class _Size:
+    """Counts passages and their characters."""
+
+    def __init__(self) -> None:
+        self._passages = self._characters = 0
+
+    def add(self, passages: Sequence[Document]) -> None:
+        """Count some more."""
+        self._passages += len(passages)
+        self._characters += sum(len(sentence) for passage in passages for sentence in passage.sentences)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether there are enough to be encoded together."""
+        return self._passages >= _BATCH or self._characters >= _BATCH_CHARACTERS
+
+
+def _count(ids: Iterable[NDArray[np.uint64]]) -> int:
+    """Count documents by the hashes of their ids; one whose passages fill several segments counts once."""
+    return len(np.unique(np.concatenate([np.empty(0, np.uint64), *ids])))
+
+
+def _cut(documents: Iterable[GivenDocument], part: slice) -> Iterator[GivenDocument]:
+    """Return what documents have in a stretch of all their passages."""
+    first = 0
+    for document in documents:
+        end = first + len(document.passages)
+        if passages := document.passages[max(0, part.start - first) : max(0, part.stop - first)]:
+            yield GivenDocument(document.digest, passages)
+        first = end
+
+
+def _settle(theirs: LiveSegment, ours: Sequence[LiveSegment]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Of documents that two have, let one stay: ours where they are equal, else theirs; return which of theirs are of either kind."""
+    segment = theirs.segment
+    same, instead = np.zeros((2, segment.documents), dtype=bool)
+    for held in ours:
+        numbers, documents = held.find(segment.ids)
+        equal = (held.segment.digests[documents] == segment.digests[numbers]).all(axis=1)
+        same[numbers[equal]] = True
+        held.seen[documents[equal]] = True
+        for number, document in zip(numbers[~equal].tolist(), documents[~equal].tolist(), strict=True):
+            if held.holds(document, segment.entry_of(number).id):
+                instead[number] = True
+                held.live[document] = False
+    theirs.live &= ~same
+    return same, instead
