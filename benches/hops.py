@@ -13,15 +13,11 @@ asked of one index of all folders' passages, too. With --write weights are learn
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import re
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,24 +27,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pytrace
-from pytrace.documents import read_documents
-from pytrace.documents.passages import WORDS
-from pytrace.engine.named_passages import name_passages
+from benches.hops_sets import (
+    TITLES,
+    index_passages,
+    index_together,
+    index_with_heads,
+    misspelt,
+    read_set,
+    retitled,
+)
 from pytrace.evaluation.scores.metrics import precision_recall_f1
 from pytrace.kernels import personalised_pagerank
-from pytrace.records import Document
 from pytrace.retrieval.hops.features import FEATURES, Pairs
 from pytrace.retrieval.hops.learning import KnownQuestion, known_question, learn
 from pytrace.retrieval.hops.search import HopSearch, PassageRanking
 from pytrace.retrieval.hops.weights import Weights
-from pytrace.retrieval.passages import IndexWriter, PassageIndex
+from pytrace.retrieval.passages import PassageIndex
 from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.segment import document_id
-from pytrace.triples.extraction import PhraseExtractor, build_graph
-from pytrace.triples.graph import TripleStore
 
-_NAME_WORD = re.compile(r"\b[A-Z][a-zA-Z]{4,}\b")
-_TITLES = ("kept", "three", "note")
 _DEPTH = 50
 _WITHOUT = {
     "links": ("link", "link_back"),
@@ -89,7 +86,7 @@ def main() -> int:
         help="folders, or claims in the form of WiCE, that take one passage",
     )
     parser.add_argument(
-        "--titles", choices=_TITLES, nargs="*", default=["kept"], help="what stands for titles where recall is measured"
+        "--titles", choices=TITLES, nargs="*", default=["kept"], help="what stands for titles where recall is measured"
     )
     parser.add_argument("--work", type=Path, default=Path("runs/hops"), help="where indexes are kept for the next run")
     parser.add_argument("--ablations", action="store_true", help="print recall without each part, too")
@@ -102,14 +99,16 @@ def main() -> int:
     options = parser.parse_args()
     engine = pytrace.load("tiny", threads=options.threads)
     asked = {
-        (folder, titles): _ask(folder, titles, options.work, engine, misspelt=options.misspelt, heads=options.heads)
+        (folder, titles): _ask(
+            folder, titles, options.work, engine, with_misspelt=options.misspelt, with_heads=options.heads
+        )
         for folder in options.folders
         for titles in dict.fromkeys(("kept", "note", *options.titles))
     }
     asked |= {(folder, "kept"): _ask(folder, "kept", options.work, engine) for folder in options.single}
     for titles in options.titles if options.together else ():
         search = HopSearch(
-            _all_together([*options.folders, *options.single], titles, options.work, engine), engine.encoder
+            index_together([*options.folders, *options.single], titles, options.work, engine), engine.encoder
         )
         for folder in options.folders:
             asked[folder, titles].others["among all sets' passages"] = _among_all(folder, search)
@@ -160,19 +159,25 @@ def main() -> int:
 
 
 def _ask(
-    folder: Path, titles: str, work: Path, engine: pytrace.Engine, *, misspelt: bool = False, heads: bool = False
+    folder: Path,
+    titles: str,
+    work: Path,
+    engine: pytrace.Engine,
+    *,
+    with_misspelt: bool = False,
+    with_heads: bool = False,
 ) -> Asked:
-    passages, questions = _read(folder)
-    index = _index(_retitled(passages, titles), work / f"{folder.stem}-{titles}", engine)
+    passages, questions = read_set(folder)
+    index = index_passages(retitled(passages, titles), work / f"{folder.stem}-{titles}", engine)
     search = HopSearch(index, engine.encoder)
     texts = search.read([question["question"] for question in questions])
     asked = _asked(search, texts, [frozenset(question["gold"]) for question in questions])
-    if misspelt:
-        wrong = [_misspelt(text, np.random.default_rng(number)) for number, text in enumerate(texts)]
+    if with_misspelt:
+        wrong = [misspelt(text, np.random.default_rng(number)) for number, text in enumerate(texts)]
         for name, some in (("as it comes", wrong), ("read by names", search.read(wrong))):
             asked.others[f"a letter wrong, {name}"] = asked._replace(pairs=list(search.pairs(some)))
-    if heads:
-        named = _with_heads(folder, titles, work, engine)
+    if with_heads:
+        named = index_with_heads(folder, titles, work, engine)
         asked.others["heads of triples are names"] = asked._replace(
             pairs=list(HopSearch(named, engine.encoder).pairs(texts)), owners=_owners(named)
         )
@@ -205,129 +210,13 @@ def _asked(search: HopSearch, texts: Sequence[str], gold: list[frozenset[str]]) 
 
 def _among_all(folder: Path, search: HopSearch) -> Asked:
     """Ask a folder's questions of an index of all folders."""
-    questions = _read(folder)[1]
+    questions = read_set(folder)[1]
     gold = [frozenset(f"{folder.stem}/{name}" for name in question["gold"]) for question in questions]
     return _asked(search, search.read([question["question"] for question in questions]), gold)
 
 
-def _all_together(folders: Sequence[Path], titles: str, work: Path, engine: pytrace.Engine) -> PassageIndex:
-    """Index the passages of all folders; nothing is encoded again but what has the id of another folder's."""
-    directory = work / f"together-{titles}"
-    if not directory.exists():
-        with IndexWriter(directory, engine.encoder, create=True) as writer:
-            for folder in folders:
-                kept = work / f"{folder.stem}-{titles}"
-                writer.merge(kept if kept.exists() else work / f"{folder.stem}-kept")
-            writer.commit()
-
-    def passages() -> Iterator[Document]:
-        for folder in folders:
-            replaced = titles if (work / f"{folder.stem}-{titles}").exists() else "kept"
-            for passage in _retitled(_read(folder)[0], replaced):
-                origin = passage.origin and msgspec.structs.replace(
-                    passage.origin, document=f"{folder.stem}/{passage.origin.document}"
-                )
-                yield msgspec.structs.replace(passage, id=f"{folder.stem}/{passage.id}", origin=origin)
-
-    return _index(passages(), directory, engine)
-
-
 def _owners(index: PassageIndex) -> list[str]:
     return [document_id(index.passage(row)) for row in range(len(index))]
-
-
-def _with_heads(folder: Path, titles: str, work: Path, engine: pytrace.Engine) -> PassageIndex:
-    """Index the same passages, which heads of triples are names of, too; nothing is encoded again."""
-    directory = work / f"{folder.stem}-{titles}-heads"
-    shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(work / f"{folder.stem}-{titles}", directory)
-    passages = [*_retitled(_read(folder)[0], titles)]
-    extractor = PhraseExtractor(heads="open")
-    with tempfile.TemporaryDirectory() as place:
-        with TripleStore.open(place, recipe=extractor.recipe, mode="create") as graph:
-            graph.sync(passages)
-            build_graph(graph, extractor)
-        return _index(name_passages(passages, Path(place)), directory, engine)
-
-
-def _misspelt(question: str, draw: np.random.Generator) -> str:
-    """Change a letter within a word that has a capital: leave it out, double its place, put another one, or swap it with the next."""
-    names = [match for match in _NAME_WORD.finditer(question) if match.start()]
-    if not names:
-        return question
-    name = names[int(draw.integers(len(names)))]
-    at = int(draw.integers(name.start() + 1, name.end() - 1))
-    letter = "abcdefghijklmnopqrstuvwxyz"[int(draw.integers(26))]
-    here, following = question[at : at + 2]
-    wrong = [following, letter + here + following, letter + following, following + here][int(draw.integers(4))]
-    return question[:at] + wrong + question[at + 2 :]
-
-
-def _read(path: Path) -> tuple[Iterator[Document], list[dict[str, Any]]]:
-    """Read passages and questions: of a folder, or of claims with the sentences of their evidence (WiCE), cut into passages."""
-    if path.is_dir():
-        questions = [json.loads(line) for line in (path / "questions.jsonl").open(encoding="utf-8")]
-        return read_documents(path / "corpus.jsonl"), questions
-    passages: list[Document] = []
-    questions = []
-    known: dict[tuple[str, ...], dict[int, str]] = {}
-    for claim in (json.loads(line) for line in path.open(encoding="utf-8")):
-        key = tuple(claim["evidence"])
-        if key not in known:
-            known[key] = _cut(key, f"claim {claim['id']}", passages)
-        supporting = min(claim["supporting_sentences"] or [[]], key=len)
-        gold = sorted({known[key][number] for number in supporting if number in known[key]})
-        if gold and claim["label"] != "not_supported":
-            questions.append({"question": claim["claim"], "gold": gold})
-    return iter(passages), questions
-
-
-def _cut(sentences: Sequence[str], name: str, passages: list[Document]) -> dict[int, str]:
-    """Add the passages of a web page, and return which one each sentence went to."""
-    places: dict[int, str] = {}
-    part: list[str] = []
-    size = 0
-    title = name
-    for number, sentence in enumerate(sentences):
-        if not sentence.strip():
-            continue
-        length = len(sentence.split())
-        if number == 0 and "TITLE:" in sentence:
-            title = sentence.partition("TITLE:")[2].strip()[:120] or name
-            continue
-        if part and size + length > WORDS:
-            passages.append(Document(f"{name} {len(passages)}", title, tuple(part)))
-            part, size = [], 0
-        part.append(sentence)
-        size += length
-        places[number] = f"{name} {len(passages)}"
-    if part:
-        passages.append(Document(f"{name} {len(passages)}", title, tuple(part)))
-    return places
-
-
-def _index(passages: Iterable[Document], directory: Path, engine: pytrace.Engine) -> PassageIndex:
-    with IndexWriter(directory, engine.encoder, create=True) as writer:
-        writer.add(passages)
-        writer.remove_unseen()
-        changes = writer.commit()
-    if changes.encoded:
-        print(f"{directory}: {changes.encoded:,} passages encoded", file=sys.stderr, flush=True)
-    return PassageIndex.open(directory, engine.encoder)
-
-
-def _retitled(passages: Iterable[Document], titles: str) -> Iterator[Document]:
-    number = 0
-    last = ""
-    for passage in passages:
-        if titles == "kept":
-            yield passage
-            continue
-        number += document_id(passage) != last
-        last = document_id(passage)
-        title = f"note {number}" if titles == "note" else " ".join(passage.text.split()[:3])
-        origin = passage.origin and msgspec.structs.replace(passage.origin, title=title)
-        yield msgspec.structs.replace(passage, title=title, origin=origin)
 
 
 def _documents(rows: NDArray[np.int64], owners: Sequence[str]) -> Ranking:
@@ -429,7 +318,7 @@ def _print_chosen(name: str, chosen: Sequence[set[str]], gold: Sequence[frozense
 
 def _failures(folder: Path, asked: Asked, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
     """Tell of each question with a supporting document behind the first 5 where all of them stand, in the seeds' order, too."""
-    texts = [question["question"] for question in _read(folder)[1]]
+    texts = [question["question"] for question in read_set(folder)[1]]
     seeds = asked.peers["seeds alone"]
     return [
         {

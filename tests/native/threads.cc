@@ -403,8 +403,8 @@ Bytes scaled_rows(int threads) {
   for (float& scale : scales) scale = static_cast<float>(own() % 100) / 7.0F;
   std::vector<int64_t> owners(kTaken, 0), rows(kTaken);
   for (int64_t& row : rows) row = static_cast<int64_t>(own() % kRows);
-  pytrace::scaled_rows({{{items.data(), kRows, kDim, kDim}, view(scales)}}, view(owners), view(rows),
-                       {out.data(), kTaken, kDim, kDim}, threads);
+  pytrace::scaled_rows({{{items.data(), kRows, kDim, kDim}, view(scales)}}, view(owners),
+                       view(rows), {out.data(), kTaken, kDim, kDim}, threads);
   Bytes bytes;
   append(&bytes, out);
   return bytes;
