@@ -277,6 +277,7 @@ class IndexedCorpus(Corpus):
         """
         from pytrace.models.encoders.encoder import encode
         from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
+        from pytrace.retrieval.passages.manifest import damage_told
 
         rankings: Iterable[Iterable[int]]
         if retriever in ("given", "together"):
@@ -286,10 +287,11 @@ class IndexedCorpus(Corpus):
             depth = max(count, DEPTH) if retriever == "rrf" else count
             mask = self.index.mask(where)
             orders = []
-            if retriever != "bm25":
-                orders.append(self.index.nearest(encode(engine.encoder, queries, "query"), depth, mask=mask)[1])
-            if retriever != "dense":
-                orders.append(self.index.words.top(queries, depth, mask=mask)[1])
+            with damage_told(self.index.verify):
+                if retriever != "bm25":
+                    orders.append(self.index.nearest(encode(engine.encoder, queries, "query"), depth, mask=mask)[1])
+                if retriever != "dense":
+                    orders.append(self.index.words.top(queries, depth, mask=mask)[1])
             rankings = [
                 list(reciprocal_ranks([rows[rows >= 0].tolist() for rows in of_query]))[:count]
                 for of_query in zip(*orders, strict=True)

@@ -35,6 +35,7 @@ from pytrace.retrieval.hops.seeds import Seeds, column, find_seeds, question_sco
 from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
+from pytrace.retrieval.passages.manifest import damage_told
 from pytrace.retrieval.passages.ragged import Lists, grouped, paired, places_among, starts_of
 from pytrace.retrieval.retriever import check_queries
 
@@ -161,15 +162,19 @@ class HopSearch:
             One a question, with at most `k` passages.
         """
         check_queries(questions, k)
-        read = self.read(questions)
-        return [
-            self._ranked(question, pairs, k)
-            for question, pairs in zip(read, self.pairs(read, where=where), strict=True)
-        ]
+        with damage_told(self.index.verify):
+            read = self.read(questions)
+            return [
+                self._ranked(question, pairs, k)
+                for question, pairs in zip(read, self.pairs(read, where=where), strict=True)
+            ]
 
     def read(self, questions: Sequence[str]) -> list[str]:
         """Return questions as they are searched for: with names spelt as the passages spell them, where a letter is wrong."""
-        return [self._respeller.read(question) for question in questions] if len(self.index) else [*questions]
+        if not len(self.index):
+            return [*questions]
+        with damage_told(self.index.verify):
+            return [self._respeller.read(question) for question in questions]
 
     @cached_property
     def _respeller(self) -> Respeller:

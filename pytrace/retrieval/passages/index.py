@@ -85,7 +85,7 @@ class PassageIndex(Closing):
         self.segments: list[Segment] = []
         self.graph: Graph | None = None
         manifest = self.manifest
-        if manifest.pending and not manifest.segments:
+        if not manifest.segments and (manifest.pending or manifest.generation == 0):
             raise StoreError(
                 f"{self.directory} has not been built to its end; call 'pytrace index build' again, which goes on where it was"
             )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import field, json, structs
 from numpy.typing import NDArray
 
-from pytrace.errors import StoreError
+from pytrace.errors import PytraceError, StoreError
 from pytrace.storage.array_file import ArrayFile, ArrayFileEntry
 from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_manifest
 
@@ -60,11 +62,23 @@ class IndexFile:
         return StoreError(f"{self.arrays.path} is damaged: {reason}; {REMEDY}")
 
 
+@contextmanager
+def damage_told(verify: Callable[[], None]) -> Iterator[None]:
+    """Where what is done with files fails as it may if they hold other numbers than were written, compare them with their checksums."""
+    try:
+        yield
+    except PytraceError:
+        raise
+    except (ArithmeticError, IndexError, MemoryError, ValueError):
+        verify()
+        raise
+
+
 class IndexManifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """What is searched: `segments` and the `graph` over them. `pending` are segments of a build that has not come to its end.
 
     `reading` are the options that documents were read with, so that a later sync reads them alike; `generation` numbers the
-    files, of which none is ever written twice. `checksum` is of all the rest.
+    files, of which none is ever written twice; at 0 nothing was committed yet. `checksum` is of all the rest.
     """
 
     vectors: VectorType

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.kernels.names import NameTable
 from pytrace.retrieval.bm25 import spaced_words
 from pytrace.retrieval.passages.ragged import LOW, Lists, Lookup, paired, places_among, starts_of
 from pytrace.retrieval.passages.segment import Segment
-from pytrace.retrieval.word_postings import word_hashes
 
 if TYPE_CHECKING:
     from pytrace.retrieval.passages.graph import Graph
@@ -100,11 +101,12 @@ def _taken_over(
     places = np.flatnonzero(~stays[before.mentions.values])
     lost[np.searchsorted(before.mentions.offsets, places, side="right") - 1] = True
     anew = (rows_before < 0) | lost[rows_before]
-    for name in np.flatnonzero(new).tolist():
+    names = Lists(table.offsets, table.text).take(np.flatnonzero(new))
+    offsets, hashes = _core.hash_words(names.values, names.offsets, None)
+    for start, end in pairwise(offsets.tolist()):
         first = 0
-        hashes = word_hashes(dict.fromkeys(table.name(name).split()))
         for segment in segments:
-            anew[first + _with_all(segment, hashes)] = True
+            anew[first + _with_all(segment, hashes[start:end])] = True
             first += segment.passages
     rows = np.flatnonzero(~anew)
     taken = before.mentions.take(rows_before[rows])

@@ -27,6 +27,7 @@ from pytrace.retrieval.passages.manifest import (
     MANIFEST,
     FileEntry,
     VectorType,
+    damage_told,
     read_manifest,
     write_manifest,
 )
@@ -194,7 +195,8 @@ class IndexWriter(Closing):
         self._look_up()
         self._write()
         changed = self._pending or self._killed or not all(held.live.all() for held in self._segments)
-        if self._manifest.format != FORMAT or changed:
+        # Of generation 0 nothing was committed ever, be it that there is nothing.
+        if self._manifest.format != FORMAT or self._manifest.generation == 0 or changed:
             self._commit()
         for held in self._segments:
             held.seen[:] = False
@@ -202,13 +204,18 @@ class IndexWriter(Closing):
         return changes
 
     def _commit(self) -> None:
-        with writing(self.directory):
+        with writing(self.directory), damage_told(self._verify):
             entries = self._rewritten([*self._segments, *self._pending], most=_MOST_SMALL)
             final = [Segment(self.directory, entry) for entry in entries]
             try:
                 graph = self._write_graph(final) if final else None
                 manifest = msgspec.structs.replace(
-                    self._manifest, format=FORMAT, segments=tuple(entries), pending=(), graph=graph
+                    self._manifest,
+                    format=FORMAT,
+                    generation=max(self._manifest.generation, 1),
+                    segments=tuple(entries),
+                    pending=(),
+                    graph=graph,
                 )
                 write_manifest(self.directory, manifest)
             except BaseException:
@@ -220,6 +227,10 @@ class IndexWriter(Closing):
         self._segments, self._pending, self._killed = [LiveSegment(segment) for segment in final], [], []
         self._remove_orphans()
         self._vectors = KnownVectors(final)
+
+    def _verify(self) -> None:
+        for held in (*self._segments, *self._pending):
+            held.segment.verify()
 
     def _write_graph(self, segments: Sequence[Segment]) -> FileEntry:
         path = self._new_path("graph")
@@ -404,6 +415,9 @@ class IndexWriter(Closing):
         (segment, rows), *others = parts
         if not others and rows.all() and segment.is_current:
             return segment.entry
+        # What is damaged would be written with a checksum that says it is not.
+        for each, _ in parts:
+            each.verify()
         return merge_segments(self._new_path("passages"), parts)
 
     def _new_path(self, kind: str) -> Path:
