@@ -58,9 +58,10 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
-    # Over an index: chains go through the passages that are found to answer together, a unit of each, at most so many; `length`
-    # has no say. None: through those that are given, as without an index.
+    # Over an index: chains go through the passages that are found to answer together, a unit of each, at most so many, and so
+    # many chains are read; `length` and `chains` have no say. None: through those that are given, as without an index.
     passages: Positive | None = None
+    passage_chains: Positive = 5
     # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
     # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
     # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
@@ -107,7 +108,7 @@ class Trace(TripleMethod[TraceSettings]):
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         sizes = self._sizes
         if self._search is not None and self.settings.passages is not None:
-            sizes = replace(sizes, length=self.settings.passages)
+            sizes = replace(sizes, length=self.settings.passages, chains=self.settings.passage_chains)
             with stages.stage("retrieve"):
                 documents = self._search(questions, "together", self.settings.passages)
         triples, index = self._index(documents, stages)
@@ -150,7 +151,8 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
 # letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
 # which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
 # of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
-# chosen the passages, better than sentences by the encoder alone would (docs/corpus.md).
+# chosen the passages, better than sentences by the encoder alone would, and a second chain holds the answer to questions of
+# several hops twice as often (docs/corpus.md).
 SMALL = TraceSettings(
     unit="sentence",
     extraction="phrases",
@@ -168,7 +170,8 @@ SMALL = TraceSettings(
     spans=True,
     reader_demonstrations=4,
     reader_documents=2,
-    passages=2,
+    passages=3,
+    passage_chains=2,
 )
 _SPACE = (
     # A selector that the ranker has no part in is worth little where the model is small; letters are the paper's.
@@ -215,5 +218,8 @@ for _name, _reader, _summary, _space in (
     ),
 ):
     _papers, _small = (msgspec.structs.replace(each, reader=_reader) for each in (TraceSettings(), SMALL))
+    if _reader == "document":
+        # Whole passages are more to read than units of them.
+        _small = msgspec.structs.replace(_small, passages=2, passage_chains=1)
     _tried = (*_SPACE, *_space, READER_CHOICE)
     register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph", "search"}), space=_tried))
