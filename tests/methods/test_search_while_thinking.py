@@ -124,6 +124,13 @@ def test_a_corpus_in_memory_has_no_more_than_a_method_is_given() -> None:
     assert Corpus(OTHERS).finder(Models()) is None
 
 
+@pytest.mark.parametrize(("chains", "read"), [("chains=2", 2), ("chains=2,passage_chains=1", 1)])
+def test_over_an_index_as_many_chains_are_read_as_their_setting_says(corpus: Corpus, chains: str, read: int) -> None:
+    settings = f"unit=sentence,scoring=ranker,candidates=8,passages=3,{chains}"
+    (answer,) = method(corpus, f"trace:{settings}", ["x"]).answer([QUESTION], [OTHERS[:3]])
+    assert len(answer.evidence.chains) == read
+
+
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_chains_go_through_the_passages_that_answer_together(corpus: Corpus, most: int) -> None:
     settings = f"unit=sentence,scoring=ranker,new_documents=true,candidates=8,chains=1,passages={most}"

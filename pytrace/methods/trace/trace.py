@@ -58,10 +58,11 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     # For likelihood and PMI: fusion with the ranker's score, and what is added to the score of ending a chain.
     ranker_weight: float = 0.0
     stop_bias: float = 0.0
-    # Over an index: chains go through the passages that are found to answer together, a unit of each, at most so many, and so
-    # many chains are read; `length` and `chains` have no say. None: through those that are given, as without an index.
+    # Over an index: chains go through the passages that are found to answer together, a unit of each, at most so many; `length`
+    # has no say. None: through those that are given, as without an index.
     passages: Positive | None = None
-    passage_chains: Positive = 5
+    # Chains that are read then; as many as `chains` says if None.
+    passage_chains: Positive | None = None
     # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
     # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
     # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
@@ -108,7 +109,8 @@ class Trace(TripleMethod[TraceSettings]):
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         sizes = self._sizes
         if self._search is not None and self.settings.passages is not None:
-            sizes = replace(sizes, length=self.settings.passages, chains=self.settings.passage_chains)
+            read = self.settings.passage_chains or sizes.chains
+            sizes = replace(sizes, length=self.settings.passages, chains=read)
             with stages.stage("retrieve"):
                 documents = self._search(questions, "together", self.settings.passages)
         triples, index = self._index(documents, stages)
