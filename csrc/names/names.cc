@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/parallel.h"
+#include "common/spaced_words.h"
 
 namespace pytrace {
 namespace {
@@ -34,15 +35,11 @@ struct Word {
   int64_t end;
 };
 
-// Empty words, as of two spaces in a row, are none.
 void split(const uint8_t* bytes, int64_t begin, int64_t end, std::vector<Word>& words) {
   words.clear();
-  while (begin < end) {
-    const void* space = std::memchr(bytes + begin, ' ', static_cast<size_t>(end - begin));
-    const int64_t stop = space == nullptr ? end : static_cast<const uint8_t*>(space) - bytes;
-    if (stop > begin) words.push_back({word_hash(bytes + begin, stop - begin), begin, stop});
-    begin = stop + 1;
-  }
+  for_words(bytes, begin, end, [&](int64_t first, int64_t last) {
+    words.push_back({word_hash(bytes + first, last - first), first, last});
+  });
 }
 
 // Where each of some sorted hashes stands first, by open addressing.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/parallel.h"
+#include "common/spaced_words.h"
 
 namespace pytrace {
 namespace {
@@ -108,21 +109,14 @@ HashedWords hash_words(const Strings& texts, int threads) {
       const int64_t last = std::min(count, (chunk + 1) * kTextsAtOnce);
       for (int64_t text = chunk * kTextsAtOnce; text < last; ++text) {
         const auto first = static_cast<int64_t>(hashes.size());
-        int64_t begin = texts.offsets[text];
-        const int64_t end = texts.offsets[text + 1];
-        while (begin < end) {
-          const void* space =
-              std::memchr(texts.bytes.data + begin, ' ', static_cast<size_t>(end - begin));
-          const int64_t stop =
-              space == nullptr ? end : static_cast<const uint8_t*>(space) - texts.bytes.data;
-          if (stop > begin) {
-            const uint64_t hash = hash_bytes(texts.bytes.data + begin, stop - begin);
-            if (std::find(hashes.begin() + first, hashes.end(), hash) == hashes.end()) {
-              hashes.push_back(hash);
-            }
+        const uint8_t* const bytes = texts.bytes.data;
+        const auto add = [&](int64_t begin, int64_t end) {
+          const uint64_t hash = hash_bytes(bytes + begin, end - begin);
+          if (std::find(hashes.begin() + first, hashes.end(), hash) == hashes.end()) {
+            hashes.push_back(hash);
           }
-          begin = stop + 1;
-        }
+        };
+        for_words(bytes, texts.offsets[text], texts.offsets[text + 1], add);
         words.offsets[static_cast<size_t>(text) + 1] = static_cast<int64_t>(hashes.size()) - first;
       }
     }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "common/parallel.h"
+#include "common/spaced_words.h"
 
 namespace pytrace {
 namespace {
@@ -72,18 +73,11 @@ NumberedWords number_words(const Strings& texts) {
   WordNumbers numbers(words);
   for (int64_t text = 0; text < texts.size(); ++text) {
     const size_t before = words.ids.size();
-    int64_t begin = texts.offsets[text];
-    const int64_t end = texts.offsets[text + 1];
-    while (begin < end) {
-      const void* space =
-          std::memchr(texts.bytes.data + begin, ' ', static_cast<size_t>(end - begin));
-      const int64_t stop =
-          space == nullptr ? end : static_cast<const uint8_t*>(space) - texts.bytes.data;
-      if (stop > begin) {
-        words.ids.push_back(numbers.number(texts.bytes.data + begin, stop - begin));
-      }
-      begin = stop + 1;
-    }
+    const uint8_t* const bytes = texts.bytes.data;
+    const auto add = [&](int64_t begin, int64_t end) {
+      words.ids.push_back(numbers.number(bytes + begin, end - begin));
+    };
+    for_words(bytes, texts.offsets[text], texts.offsets[text + 1], add);
     words.lengths.push_back(static_cast<uint32_t>(words.ids.size() - before));
   }
   return words;
