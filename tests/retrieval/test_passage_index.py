@@ -382,7 +382,7 @@ def test_what_cannot_be_merged_is_told_and_changes_nothing(
 def test_a_document_larger_than_a_segment_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MOST_PASSAGES", 4)
     large = document("long", passages=11)
-    build(tmp_path / "index", {"long": large, "short": document("short")})
+    assert build(tmp_path / "index", {"long": large, "short": document("short")}).documents == 2
     with IndexWriter(tmp_path / "index", ENCODER) as index:
         assert index.documents == 2
         index.add(large)

@@ -110,8 +110,8 @@ class PassageIndex(Closing):
 
     @property
     def documents(self) -> int:
-        """How many documents there are; one whose passages fill several segments counts in each."""
-        return sum(segment.documents for segment in self.segments)
+        """How many documents there are; one whose passages fill several segments counts once."""
+        return len(np.unique(np.concatenate([np.empty(0, np.uint64), *(segment.ids for segment in self.segments)])))
 
     @property
     def files(self) -> list[FileEntry]:
