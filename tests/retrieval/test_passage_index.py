@@ -630,11 +630,10 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
             if place % 2:
                 damaged[place] ^= 1 << rng.randrange(8)
             else:
-                # A page of the disk that is gone; the last byte is none of its own.
-                size = min(4096, len(content) - place)
-                damaged[place : place + size] = rng.choice([b"\xff", b"\x00"]) * (size - 1) + bytes(
-                    [content[place] ^ 1]
-                )
+                # A page of the disk that is gone; its last byte is another one than before in any case.
+                end = min(place + 4096, len(content))
+                damaged[place:end] = rng.choice([b"\xff", b"\x00"]) * (end - place)
+                damaged[end - 1] = content[end - 1] ^ 1
             path.write_bytes(damaged)
             try:
                 with PassageIndex(tmp_path / "index") as index:

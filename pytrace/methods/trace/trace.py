@@ -153,8 +153,8 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
 # letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
 # which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
 # of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
-# chosen the passages, better than sentences by the encoder alone would, and a second chain holds the answer to questions of
-# several hops twice as often (docs/corpus.md).
+# chosen the passages, better than sentences by the encoder alone would, and with a second chain the context holds
+# the answer more often (docs/corpus.md).
 SMALL = TraceSettings(
     unit="sentence",
     extraction="phrases",

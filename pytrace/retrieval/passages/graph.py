@@ -229,14 +229,8 @@ class Graph(IndexFile):
                     between.append(name)
             if between:
                 names = np.sort(between)
-                return self._name(int(names[np.argmax(self._weights(names))]))
+                return self.table.name(int(names[np.argmax(self._weights(names))]))
         return ""
-
-    def _name(self, number: int) -> str:
-        try:
-            return self.table.name(number)
-        except (ValueError, IndexError) as error:
-            raise self.damaged(f"name {number} cannot be read ({error})") from None
 
     def _leading(
         self, rows: NDArray[np.int64], lists: Lists

@@ -195,7 +195,7 @@ class IndexWriter(Closing):
         self._look_up()
         self._write()
         changed = self._pending or self._killed or not all(held.live.all() for held in self._segments)
-        # Of generation 0 nothing was committed ever, be it that there is nothing.
+        # At generation 0 nothing was ever committed; that there are no documents has to be, too.
         if self._manifest.format != FORMAT or self._manifest.generation == 0 or changed:
             self._commit()
         for held in self._segments:
