@@ -17,8 +17,6 @@ from pytrace.storage import sqlite
 _NAME = "answers.sqlite"
 _VERSION = 1
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID"
-# How long another process may write before this one gives up.
-_PATIENCE = 30.0
 _REMEDY = "delete it, and what it held is asked for again"
 
 
@@ -40,7 +38,7 @@ class AnswerCache:
             ) from error
         with self._errors():
             self._connection = sqlite3.connect(
-                self._path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                self._path, timeout=sqlite.PATIENCE, isolation_level=None, check_same_thread=False
             )
         try:
             with self._errors():

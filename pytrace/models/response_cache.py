@@ -26,7 +26,7 @@ from pytrace.storage.closing import Closing
 
 _Value = TypeVar("_Value")
 _SCHEMA_VERSION = 1
-_SCHEMA = "CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+_SCHEMA = "CREATE TABLE IF NOT EXISTS answer (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 # SQLite's bound on the variables of one statement is at least this.
 _KEYS_AT_ONCE = 500
 
@@ -60,7 +60,7 @@ class CachedModel(BaseModel, Closing):
         self.known = 0
         self.asked = 0
         with self._guard():
-            self._connection = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
+            self._connection = sqlite3.connect(self._path, timeout=sqlite.PATIENCE, check_same_thread=False)
             try:
                 foreign = f"{self._path} does not hold a model's answers; choose another file"
                 sqlite.prepare(self._connection, _SCHEMA, version=_SCHEMA_VERSION, foreign=foreign)

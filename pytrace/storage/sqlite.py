@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pytrace.errors import StoreError
+
+# How many seconds another process may write before this one gives up.
+PATIENCE = 30.0
 
 
 def prepare(
@@ -19,13 +23,35 @@ def prepare(
     readable: Sequence[int] = (),
     make: bool = True,
 ) -> None:
-    """Make the tables of a new file, or add those that a readable older version lacks; `foreign` refuses any other file."""
-    [current] = connection.execute("PRAGMA user_version").fetchone()
-    if current not in (0, version, *readable) or (current == 0 and has_tables(connection)):
+    """Make the tables of a new file, or add those that a readable older version lacks; `foreign` refuses any other file.
+
+    Another process may make them at the same moment: where two may, the schema's tables are made "if not exists".
+    """
+    # One statement sees one state of the file; two would see another process's tables beside the version before them.
+    [current, tables] = connection.execute(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+    ).fetchone()
+    if current not in (0, version, *readable) or (current == 0 and tables):
         raise StoreError(foreign)
     if current < version and make:
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        connection.executescript(f"BEGIN; {schema.rstrip().rstrip(';')}; PRAGMA user_version = {version}; COMMIT;")
+        _turn_to_log(connection)
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {schema.rstrip().rstrip(';')}; PRAGMA user_version = {version}; COMMIT;"
+        )
+
+
+def _turn_to_log(connection: sqlite3.Connection) -> None:
+    """Have changes written ahead to a log; SQLite itself does not wait here while others make the same file."""
+    gives_up = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > gives_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def has_tables(connection: sqlite3.Connection) -> bool:
@@ -59,7 +85,7 @@ def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
     if primary == sqlite3.SQLITE_IOERR:
         return f"{name} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{name} stayed locked for 30 seconds by another program; end that program, then resume"
+        return f"{name} stayed locked for {PATIENCE:.0f} seconds by another program; end that program, then resume"
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
         return f"{name} cannot be opened for this ({error}); check its permissions"
     return f"{name} cannot be used as a {kind} ({error}); check the disk, or {remedy}"

@@ -246,7 +246,7 @@ class RunStore(Closing):
         if self._connection is None:
             if self._lock is None and self.path != ":memory:" and not Path(self.path).is_file():
                 raise StoreError(f"no run is stored at {self.path}; check the path")
-            connection = sqlite3.connect(self.path, timeout=30, isolation_level="IMMEDIATE")
+            connection = sqlite3.connect(self.path, timeout=sqlite.PATIENCE, isolation_level="IMMEDIATE")
             self._connection = connection
             sqlite.prepare(
                 connection,

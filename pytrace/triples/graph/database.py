@@ -269,7 +269,7 @@ def _connect(name: str) -> sqlite3.Connection:
     # operating system can, and then at most the last few documents, never half a document; a resumed build extracts
     # them again. FULL would wait for the disk after each document, which costs more than storing it.
     connection = sqlite3.connect(
-        name, timeout=30.0, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
+        name, timeout=sqlite.PATIENCE, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
     )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -16384")  # 16 MiB: bounds memory whatever the size of the graph
