@@ -22,7 +22,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-documents cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-documents attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -46,13 +46,18 @@ bench: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	$(BIN)/pytrace bench
 
-# Python itself is not instrumented, so the sanitizers' libraries must be loaded before it. Leaks are not looked for:
-# what Python and NumPy keep until the process ends would be taken for them. A request for more than 1 GiB fails as it
-# does where memory is short, in place of being granted and filled.
 # Files of every format, broken at random; `make test` tries some dozens of each.
 fuzz-documents: $(VENV)/.ready-test
 	PYTRACE_MUTATED_FILES=10000 $(BIN)/python -m pytest -s tests/documents/test_mutated_files.py
 
+# Everything hostile that could be thought of, on this machine alone, and who survives it (SECURITY.md); ATTACK=PART for a part.
+attack: $(VENV)/.ready-test
+	@$(BIN)/pytrace models pull tiny
+	$(BIN)/python -m tests.attack $(ATTACK)
+
+# Python itself is not instrumented, so the sanitizers' libraries must be loaded before it. Leaks are not looked for:
+# what Python and NumPy keep until the process ends would be taken for them. A request for more than 1 GiB fails as it
+# does where memory is short, in place of being granted and filled.
 sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
