@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path as FilePath
@@ -31,6 +30,7 @@ from pytrace.kg import KnowledgeBase
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Usage
 from pytrace.storage.files import atomic_output
+from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import dump_json
 from pytrace.triples.graph.exchange import input_errors, read_lines
 
@@ -296,9 +296,8 @@ def _line(value: msgspec.Struct) -> bytes:
 
 def _parse(text: str, kind: type[_Line], path: FilePath, line: int) -> _Line:
     try:
-        # The standard library takes escaped lone surrogates, which msgspec does not.
-        return msgspec.convert(json.loads(text), kind)
-    except (ValueError, RecursionError) as error:
+        return decode_json(text, kind, surrogates=True)
+    except ValueError as error:
         raise DataError(
             f"no line of a run of 'pytrace certify discriminate' ({error}); name another file", path=path, line=line
         ) from None

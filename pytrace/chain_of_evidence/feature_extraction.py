@@ -18,6 +18,7 @@ from pytrace.kernels.fuzzy import partial_ratio, ratio
 from pytrace.models.grammars import escaped
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.records import Feature
+from pytrace.storage.foreign_json import decode_json
 
 INSTRUCTION = (
     "Take the question apart. The intent says in a few words what kind of fact is asked for. The nodes are the things that "
@@ -134,9 +135,9 @@ class _FeaturesJson(msgspec.Struct):
 def read_features(text: str, question: str) -> Extraction:
     """Read the features that a model wrote, however badly, and drop what cannot be one."""
     try:
-        written = msgspec.json.decode(text.strip().encode("utf-8", "replace"), type=_FeaturesJson)
+        written = decode_json(text.strip().encode("utf-8", "replace"), _FeaturesJson)
         malformed = False
-    except msgspec.DecodeError:
+    except ValueError:
         written, malformed = _salvaged(text), True
     dropped: list[str] = []
     nodes: dict[str, str] = {}

@@ -15,6 +15,7 @@ from pytrace.documents.reader import ReadOptions
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
 from pytrace.engine.loading import Engine, profile_encoder
 from pytrace.errors import DataError, InputError
+from pytrace.storage.foreign_json import read_json
 from pytrace.triples.graph.exchange import FORMATS
 
 if TYPE_CHECKING:
@@ -162,8 +163,8 @@ def _settings_of(value: str) -> Sequence[str]:
         return [value]
     path = Path(value[1:])
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_SettingsFile).settings
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return read_json(path, _SettingsFile).settings
+    except (OSError, ValueError) as error:
         raise DataError(
             f"no settings can be read ({error}); give the settings.json that 'pytrace tune' wrote", path=path
         ) from None

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
-
-from pytrace.documents.text_files import MOST_BYTES, UTF8_MARK, Place, not_utf8, open_file, peek_text, suffix_of
+from pytrace.documents.text_files import MOST_BYTES, UTF8_MARK, Place, open_file, peek_text, suffix_of
 from pytrace.errors import DataError
+from pytrace.storage.foreign_json import decode_json
 
 _CHUNK = 1 << 18
 
@@ -65,14 +64,12 @@ def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
     for number, (data, line) in enumerate(_list_items(stream, path), start=1):
         place = Place(path, item=number)
         try:
-            row: object = msgspec.json.decode(data)
-        except UnicodeDecodeError as error:
-            raise not_utf8(error.object[error.start], place) from None
-        except (msgspec.DecodeError, RecursionError) as error:
+            row = decode_json(data, object)
+        except ValueError as error:
             # An item may be long: say the line of the file, not the byte of the item.
             position = re.search(r" \(byte (\d+)\)", str(error))
             lines_before = data.count(b"\n", 0, int(position[1]) if position else len(data))
-            reason = _reason(error).replace(position[0] if position else "", "")
+            reason = str(error).replace(position[0] if position else "", "")
             raise _no_list(reason, path, line + lines_before) from None
         yield place, _as_object(row, place)
 
@@ -134,19 +131,9 @@ def _no_list(reason: str, path: Path, line: int) -> DataError:
 
 def _decode(data: bytes, place: Place) -> object:
     try:
-        return msgspec.json.decode(data)
-    except UnicodeDecodeError as error:
-        raise not_utf8(error.object[error.start], place) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise place.error(
-            f"not JSON ({_reason(error)}); correct this line: each line must hold one whole JSON object"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    return str(error).removeprefix("JSON is malformed: ").rstrip(".")
+        return decode_json(data, object)
+    except ValueError as error:
+        raise place.error(f"not JSON ({error}); correct this line: each line must hold one whole JSON object") from None
 
 
 _JSON_TYPES = {bool: "boolean", str: "string", int: "number", float: "number", list: "list"}

@@ -13,6 +13,7 @@ from pytrace.documents.reader import ReadOptions
 from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
+from pytrace.storage.foreign_json import decode_json
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate
@@ -182,8 +183,8 @@ def read_questions(path: Path) -> list[str]:
         if not line.strip():
             continue
         try:
-            text = msgspec.json.decode(line, type=_QuestionRow).question if path.suffix == ".jsonl" else line
-        except msgspec.DecodeError as error:
+            text = decode_json(line, _QuestionRow).question if path.suffix == ".jsonl" else line
+        except ValueError as error:
             raise DataError(f'no row with a "question" ({error}); give each line one', path=path, line=number) from None
         if not text.strip():
             raise DataError("the question is empty; ask something", path=path, line=number)

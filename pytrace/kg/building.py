@@ -38,6 +38,7 @@ from pytrace.kg.knowledge_base_files import (
 from pytrace.kg.triple_search import make_sketch
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.storage.files import checksum, flush, replace_file
+from pytrace.storage.foreign_json import read_json
 from pytrace.storage.locks import take_lock
 from pytrace.storage.mapped_arrays import FileEntry, save_manifest, write_pieces
 from pytrace.storage.text import storable
@@ -188,8 +189,8 @@ class Building:
         """Return how far an earlier build came, if it was of the same columns and encoder and its vectors are whole."""
         fresh = _Progress(FORMAT, storable(self._encoder.fingerprint), self._encoder.dimension, digest, 0, 0)
         try:
-            record = msgspec.json.decode((self.unfinished / _RECORD).read_bytes(), type=_Progress)
-        except (OSError, ValueError, RecursionError):
+            record = read_json(self.unfinished / _RECORD, _Progress)
+        except (OSError, ValueError):
             return fresh
         if msgspec.structs.replace(record, rows=0, checksum=0) != fresh or record.rows < 0:
             return fresh

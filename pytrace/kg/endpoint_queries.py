@@ -21,6 +21,7 @@ from pytrace.kg.sparql_store import Solution, Solutions
 from pytrace.kg.sparql_tokens import OPENING, tokens_of
 from pytrace.kg.terms import ALIASES, LABELS, PROVENANCE, key_of_iri
 from pytrace.records import Triple
+from pytrace.storage.foreign_json import decode_json
 
 _LABELS, _ALIAS = tuple(map(str, LABELS)), str(ALIASES[0])
 # Of more relations than this the rest is so rare that no model would ask for them.
@@ -174,8 +175,8 @@ class _Table(msgspec.Struct):
 def read_rows(data: bytes, where: str) -> list[Row]:
     """Read an endpoint's answer to a SELECT query."""
     try:
-        return msgspec.json.decode(data, type=_Table).results.bindings
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(data, _Table).results.bindings
+    except ValueError as error:
         begin = " ".join(data[:300].decode("utf-8", "replace").split())[:100]
         raise ServerError(
             f"{where}: {len(data):,} bytes that are no SPARQL results in JSON ({error}), beginning {begin!a}; see whether the "

@@ -8,7 +8,6 @@ left out.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
 from pytrace.records import Triple, Unit
+from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
@@ -140,12 +140,9 @@ def _read_jsonl(path: Path) -> Iterator[Triple]:
 
 def _object(text: str, path: Path, line: int) -> dict[str, object]:
     try:
-        row = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        try:  # the standard library takes escaped lone surrogates, which msgspec does not
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"not JSON: {error}; each line must be one JSON object", path=path, line=line) from error
+        row = decode_json(text, object, surrogates=True)
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}; each line must be one JSON object", path=path, line=line) from error
     if not isinstance(row, dict):
         raise DataError(
             f"a JSON {type(row).__name__} where an object is due; write head, relation and tail in braces",

@@ -29,6 +29,7 @@ from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
 from pytrace.storage.files import check_file, checksum, flush
+from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.locks import take_lock
 from pytrace.storage.mapped_arrays import MappedFile, VectorsManifest, load_manifest, save_manifest
 from pytrace.storage.text import storable
@@ -120,10 +121,9 @@ class IndexFiles:
         try:
             # A damaged offset must not make it read gigabytes.
             size = end - start if 0 <= start < end <= self.manifest.text_bytes else 0
-            # By the standard library: msgspec refuses the escapes of lone surrogates, which `_line` writes.
             line = self._mapped[SENTENCES].read(start, size)
-            return msgspec.convert(json.loads(line), Sentence)
-        except (ValueError, RecursionError, OSError) as error:
+            return decode_json(line, Sentence, surrogates=True)
+        except (ValueError, OSError) as error:
             raise StoreError(
                 f"{path}: the line of sentence {row} of {self.count}, bytes {start} to {end}, cannot be read ({error}); "
                 "the file is damaged: build the index anew"

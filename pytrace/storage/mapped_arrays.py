@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import StoreError
 from pytrace.storage.files import check_file, replace_file
+from pytrace.storage.foreign_json import read_json
 from pytrace.storage.text import storable
 
 _Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
@@ -50,12 +51,12 @@ class VectorsManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_manifest(path: Path, kind: type[_Manifest], *, missing: str, remedy: str) -> _Manifest:
     """Read a manifest; `missing` is the error where there is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return read_json(path, kind)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(missing) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise StoreError(f"{path} is damaged or of another version ({error}); {remedy}") from None
 
 

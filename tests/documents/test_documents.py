@@ -210,7 +210,9 @@ class TestJson:
     @given(
         st.lists(
             st.dictionaries(
-                st.text(max_size=4), st.text(alphabet='ab"\\[]{},: \n\x00é😀', max_size=30) | st.lists(st.integers())
+                st.text(max_size=4),
+                st.text(alphabet='ab"\\[]{},: \n\x00é😀', max_size=30)
+                | st.lists(st.integers(-(1 << 63), (1 << 63) - 1)),
             ),
             max_size=6,
         ),

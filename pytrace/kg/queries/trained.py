@@ -23,6 +23,7 @@ from pytrace.kg.queries.sampling import QueryGenerator
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
+from pytrace.storage.foreign_json import decode_json
 
 QUESTION_LABEL = "Question:"
 QUERY_LABEL = "Correct query:"
@@ -154,8 +155,8 @@ def _recipe(model: LlamaCppModel, path: Path) -> _Recipe:
             f"{path}: this model is no query generator; give a GGUF that 'pytrace train query-generator' made"
         )
     try:
-        recipe = msgspec.json.decode(text.encode("utf-8", "replace"), type=_Recipe)
-    except msgspec.DecodeError as error:
+        recipe = decode_json(text.encode("utf-8", "replace"), _Recipe)
+    except ValueError as error:
         raise ModelFileError(
             f"{path}: what the model says of its training cannot be read ({error}); train it again"
         ) from error

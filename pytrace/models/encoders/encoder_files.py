@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
-import msgspec
 from tokenizers import Tokenizer
 
 from pytrace.errors import ModelFileError
+from pytrace.storage.foreign_json import read_json
 
 Pooling = Literal["mean", "cls", "max", "lasttoken"]
 
@@ -50,10 +50,10 @@ class OnnxFiles:
         """Read a JSON file of the directory; None if it is not there."""
         path = self.directory / name
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return read_json(path, kind)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ModelFileError(
                 f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
             ) from error

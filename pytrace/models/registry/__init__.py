@@ -23,6 +23,7 @@ from pytrace.models.registry import rewritten
 from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import Catalog, Model, Role, load
 from pytrace.storage.files import replace_file
+from pytrace.storage.foreign_json import read_json
 
 T = TypeVar("T")
 
@@ -63,8 +64,8 @@ def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[],
     """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
     path = home() / file
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        known = read_json(path, kind)
+    except (OSError, ValueError):
         known = {}
     if key not in known:
         known[key] = make()

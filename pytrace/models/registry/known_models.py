@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from pytrace.errors import DataError
+from pytrace.storage.foreign_json import read_json
 
 Role = Literal["language-model", "encoder"]
 
@@ -119,14 +120,12 @@ def load(home: Path) -> Catalog:
     """Return the built-in catalog with the user's ``catalog.json`` in `home` laid over it (same name: the user's wins)."""
     path = home / "catalog.json"
     try:
-        data = path.read_bytes()
+        users = read_json(path, Catalog)
     except FileNotFoundError:
         return BUILT_IN
     except OSError as error:
         raise DataError(f"the catalog cannot be read ({error.strerror}); correct or remove it", path=path) from error
-    try:
-        users = msgspec.json.decode(data, type=Catalog)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise DataError(
             f"the catalog is not of the expected shape ({error}); correct or remove it", path=path
         ) from error

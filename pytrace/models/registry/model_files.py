@@ -22,6 +22,7 @@ from pytrace.models.registry import downloads as sources
 from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import EncoderSettings, Model, ModelFile
 from pytrace.storage.files import flush, replace_file
+from pytrace.storage.foreign_json import read_json
 from pytrace.storage.locks import locked
 
 _BLOCK = 1 << 20
@@ -219,10 +220,10 @@ def _expected(file: ModelFile, record: dict[str, _Pin]) -> tuple[str | None, int
 
 def _read_record(folder: Path) -> dict[str, _Pin]:
     try:
-        return msgspec.json.decode((folder / _RECORD).read_bytes(), type=dict[str, _Pin])
+        return read_json(folder / _RECORD, dict[str, _Pin])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ModelFileError(
             f"the record of pulled files {folder / _RECORD} cannot be read ({error}); remove {folder} and pull again"
         ) from error

@@ -16,6 +16,7 @@ import msgspec
 from pytrace.errors import ModelFileError
 from pytrace.models.registry import model_files as store
 from pytrace.storage.files import flush, replace_file
+from pytrace.storage.foreign_json import read_json
 from pytrace.storage.locks import locked
 
 RECORD = "record.json"
@@ -103,10 +104,10 @@ def read(folder: Path) -> Record | None:
     """Return a directory's record, or None if nothing was chosen there."""
     path = folder / RECORD
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return read_json(path, Record)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ModelFileError(
             f"the record of a rewritten model {path} cannot be read ({error}); run 'pytrace models fastest' for that model "
             "again, with --undo to go back to the original"

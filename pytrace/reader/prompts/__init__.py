@@ -19,6 +19,7 @@ import msgspec
 
 from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
+from pytrace.storage.foreign_json import decode_json
 
 __all__ = [
     "ChainDemonstration",
@@ -90,14 +91,13 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise DataError(
                 f"cannot read the demonstrations ({reason}); give a readable JSONL file", path=path
             ) from error
-        decoder: msgspec.json.Decoder[Self] = msgspec.json.Decoder(cls)
         demonstrations = []
         # Lines end at "\n" alone: a text may hold U+2028 and its like, at which `splitlines` would cut it.
         for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
             if not line.strip():
                 continue
             try:
-                row = decoder.decode(line)
+                row = decode_json(line, cls)
             except ValueError as error:
                 message = f"not a demonstration ({error}); each line must be {cls.SHAPE}"
                 raise DataError(message, path=path, line=number) from error

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pytrace.errors import DataError, InputError
 from pytrace.retrieval.hops.features import FEATURES, Floats
 from pytrace.storage.files import atomic_output
+from pytrace.storage.foreign_json import read_json
 
 OWN_WEIGHTS = "weights.json"
 """In an index's directory: the weights that were learned for it."""
@@ -97,9 +98,9 @@ def load_weights(directory: Path | None = None) -> Weights:
     own = None if directory is None else directory / OWN_WEIGHTS
     try:
         if own is not None and own.is_file():
-            return msgspec.json.decode(own.read_bytes(), type=Weights)
+            return read_json(own, Weights)
         return msgspec.json.decode((resources.files(__package__) / "weights.json").read_bytes(), type=Weights)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         remedy = "install pytrace again" if own is None else "remove it, or learn anew with 'pytrace index learn'"
         raise DataError(f"holds no weights ({error}); {remedy}", path=str(own or "weights.json")) from None
 

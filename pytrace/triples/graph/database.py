@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -15,6 +14,7 @@ import msgspec
 
 from pytrace.errors import InputError, StoreError
 from pytrace.storage import sqlite
+from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.locks import take_lock
 from pytrace.triples.graph.graph_records import BY_HAND, Recipe
 
@@ -79,12 +79,8 @@ def from_sql(value: str | bytes) -> str:
 def load_json(text: str) -> object:
     """Parse JSON that `dump_json` wrote and the graph kept."""
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, TypeError, RecursionError):
-        pass
-    try:  # the standard library takes escaped lone surrogates, which msgspec does not
-        return json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
+        return decode_json(text, object, surrogates=True)
+    except (ValueError, TypeError) as error:
         raise _damaged(error) from error
 
 

@@ -11,7 +11,6 @@ a name are written ``\t``, ``\n``, ``\r`` and ``\\``, a lone surrogate (and a by
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import msgspec
 
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin, Unit
+from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical, dump_json
 from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
@@ -140,19 +140,13 @@ def write_jsonl(stream: BinaryIO, recipe: Recipe, documents: Iterable[StoredDocu
 
 def _parse(text: str, kind: type[_Line], path: Path, line: int) -> _Line:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.ValidationError as error:
+        return decode_json(text, kind, surrogates=True)
+    except ValueError as error:
         raise DataError(
-            f"{error}; see `pytrace kg export --format jsonl` for the form of a line", path=path, line=line
+            f"not JSON of a knowledge graph ({error}); see `pytrace kg export --format jsonl` for the form of a line",
+            path=path,
+            line=line,
         ) from error
-    except msgspec.DecodeError:
-        pass
-    try:  # the standard library takes escaped lone surrogates, which msgspec does not
-        return msgspec.convert(json.loads(text), kind)
-    except msgspec.ValidationError as error:
-        raise DataError(str(error), path=path, line=line) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON: {error}; each line must be one JSON object", path=path, line=line) from error
 
 
 def _read_jsonl(writer: Writer, path: Path) -> None:
