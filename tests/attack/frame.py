@@ -115,7 +115,7 @@ def execute(
                 process.wait()
         out.seek(0)
         err.seek(0)
-        said = [stream.read(4 << 20).decode("utf-8", "replace") for stream in (out, err)]
+        said = [stream.read(256 << 20).decode("utf-8", "replace") for stream in (out, err)]
     return Outcome(process.returncode, said[0], said[1], time.monotonic() - begun, held, stopped)
 
 
