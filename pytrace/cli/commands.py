@@ -16,6 +16,8 @@ from pytrace.cli import common
 
 # Types that commands name but that only their rooms can import, too slowly for `--help`; such attributes say `type=`.
 _UNLOADED = {"MethodName": object}
+# Of every number that is given: what follows it (C integers, seconds of timers) holds no more.
+_MOST = (1 << 31) - 1
 
 
 class Result(NamedTuple):
@@ -138,6 +140,8 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
         (hint,) = (each for each in get_args(hint) if each is not types.NoneType)
     repeated = get_origin(hint) is tuple
     kind = get_args(hint)[0] if repeated else hint
+    if kind in (int, float):
+        details["callback"] = _within_bounds
     if kind is not bool:
         details.setdefault("type", _click_type(kind, bounds, details.pop("choices", None)))
     if argument:
@@ -151,6 +155,13 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
     elif "/" not in flag:  # click knows `--rows/--no-rows` by its slash
         details["is_flag"] = True
     return click.Option([flag or f"--{name.replace('_', '-')}", name], **details)
+
+
+def _within_bounds(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    for number in value if isinstance(value, tuple) else () if value is None else (value,):
+        if not abs(number) <= _MOST:  # NaN is not either
+            raise click.BadParameter(f"{number} is not within {_MOST:,}.")
+    return value
 
 
 def _click_type(kind: Any, bounds: Mapping[str, float], choices: tuple[str, ...] | None) -> Any:

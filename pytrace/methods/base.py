@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from pytrace.retrieval import SentenceIndex
     from pytrace.triples.graph import TripleStore
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+# Of any number: what seeds and timers hold.
+_MOST = (1 << 31) - 1
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
 Extra = Literal["graph", "sentence index", "search"]
 Documents = Sequence[Sequence[Document]]
@@ -334,8 +336,14 @@ def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Set
         text = override.partition("=")[2].strip()
         values[name] = None if name in may_be_none and text.lower() == "none" else text
     try:
-        return msgspec.convert(values, type(settings), strict=False)
+        result = msgspec.convert(values, type(settings), strict=False)
     except msgspec.ValidationError as error:
         raise InputError(
             f"a setting of {what} cannot be used: {error}; see {type(settings).__module__}.{type(settings).__name__}"
         ) from error
+    for name, value in msgspec.structs.asdict(result).items():
+        if isinstance(value, int | float) and not abs(value) <= _MOST:  # NaN is not either
+            raise InputError(
+                f"the setting {name} of {what} is {value!r:.40}, and not within {_MOST:,}; give another number"
+            )
+    return result

@@ -56,6 +56,23 @@ def test_every_registered_command_exists_and_explains_itself(name: str, tmp_path
     assert pytrace(name, "--help", home=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400", "99999999999999999999"])
+def test_no_option_takes_a_number_without_bounds(value: str) -> None:
+    tried = 0
+    found: list[tuple[str, click.Command]] = [("", cli.program)]
+    while found:
+        _, command = found.pop()
+        context = click.Context(command)
+        if isinstance(command, click.Group):
+            found += [(name, command.get_command(context, name)) for name in command.list_commands(context)]  # type: ignore[misc]
+        for parameter in command.params:
+            if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType):
+                tried += 1
+                with pytest.raises(click.BadParameter):
+                    parameter.process_value(context, [value] if parameter.multiple else value)
+    assert tried > 50
+
+
 def test_nothing_but_the_entry_point_imports_the_command_line() -> None:
     """What others need of the command line's work is in `pytrace.engine`, where it has no options and no terminal."""
     checkout = Path(__file__).parents[2]

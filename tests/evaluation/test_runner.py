@@ -347,6 +347,45 @@ class TestStore:
         with pytest.raises(StoreError, match="result of good for question 'q1' cannot be read"):
             list(RunStore(tmp_path / "run.sqlite").rows("good"))
 
+    @pytest.mark.parametrize("column", ["settings", "notes"])
+    @pytest.mark.parametrize("value", ["", "[]", "null", "3", "{", '{"a": ' * 5_000, "1" * 5_000, b"\xff", 7, None])
+    def test_damaged_settings_are_told(self, column: str, value: object, tmp_path: Path) -> None:
+        path = tmp_path / "run.sqlite"
+        with RunStore(path) as store:
+            store.open_run({"k": 1})
+            evaluate({"good": good}, QUESTIONS[:1], store=store)
+        with sqlite3.connect(path) as other:
+            other.execute("PRAGMA writable_schema = ON")
+            other.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '')")
+        other.close()
+        with sqlite3.connect(path) as other:
+            other.execute(f"UPDATE run SET {column} = ?", (value,))
+        other.close()
+        with RunStore(path) as store, pytest.raises(StoreError, match=f"its record of {column} cannot be read") as told:
+            score_run(store)
+        assert "\n" not in str(told.value)
+        if column == "settings":
+            with RunStore(path) as store, pytest.raises(StoreError):
+                store.open_run({"k": 2}, resume=True)
+
+    @pytest.mark.parametrize(
+        "record", ["", "[]", "7", '{"answer": 3}', '{"answer": {"evidence": [1]}}', '{"answer": {"evidence": {"chains": 1}}}',
+                   '{"answer": {"evidence": {"derivation": {"chains": [{}]}}}}', "[" * 5_000, 7, b"\xff"],
+    )  # fmt: skip
+    def test_damaged_results_are_told(self, record: object, tmp_path: Path) -> None:
+        path = tmp_path / "run.sqlite"
+        with RunStore(path) as store:
+            store.open_run({})
+            evaluate({"good": good}, QUESTIONS[:1], store=store)
+        with sqlite3.connect(path) as other:
+            other.execute("UPDATE result SET record = ?", (record,))
+        other.close()
+        with (
+            RunStore(path) as store,
+            pytest.raises(StoreError, match="result of good for question 'q1' cannot be read"),
+        ):
+            score_run(store)
+
     @pytest.mark.parametrize("settings", [{"a": math.nan}, {"a": object()}, {"a": {1, object()}}])
     def test_settings_that_are_no_json_are_refused(self, settings: dict[str, object]) -> None:
         with pytest.raises(InputError, match="JSON values"):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -149,6 +150,22 @@ def test_each_method_gets_the_settings_that_it_has() -> None:
         check_overrides(methods, "tiny", ["chains=3"])
     with pytest.raises(InputError, match="a setting of dense cannot be used: Expected `int` >= 1"):
         check_overrides(methods, "tiny", ["top=0"])
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", "1e300", "99999999999999999999", "9" * 5_000])
+def test_no_setting_takes_a_number_without_bounds(value: str) -> None:
+    numbers = [
+        (method, field.name)
+        for method, row in METHODS.items()
+        for field in msgspec.structs.fields(row.settings)
+        if isinstance(getattr(row.settings, field.name), int | float) and field.type is not bool
+    ]
+    assert ("trace", "link_weight") in numbers
+    for method, name in numbers:
+        with pytest.raises(InputError, match=f"setting (of {method}|{name} of {method}) ") as told:
+            method_settings(method, "tiny", [f"{name}={value}"])
+        assert len(str(told.value)) < 400
+        assert "\n" not in str(told.value)
 
 
 def test_none_is_a_value_only_where_a_setting_may_be_none() -> None:

@@ -106,20 +106,26 @@ class RunStore(Closing):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that the run was begun with."""
-        return dict(json.loads(self._recorded("settings")))
+        return self._described("settings")
 
     @property
     def notes(self) -> dict[str, Any]:
         """The notes that were given when the run was last opened."""
-        return dict(json.loads(self._recorded("notes")))
+        return self._described("notes")
 
     @property
     def started(self) -> str:
         """When the run was begun, in ISO 8601."""
         return self._recorded("started")
 
+    def _described(self, column: Literal["settings", "notes"]) -> dict[str, Any]:
+        with self._readable(f"its record of {column}"):
+            return msgspec.convert(json.loads(self._recorded(column)), dict[str, Any])
+
     def _recorded(self, column: Literal["settings", "notes", "started"]) -> str:
-        return str(next(self._rows(f"SELECT {column} FROM run WHERE key = ?"))[0])
+        for row in self._rows(f"SELECT {column} FROM run WHERE key = ?"):
+            return str(row[0])
+        raise StoreError(f"{self.path} holds no run yet")
 
     def keep_questions(self, questions: Sequence[Question]) -> None:
         """Keep questions with their documents, once for all methods, so that answers can be looked at without the data."""
@@ -224,9 +230,11 @@ class RunStore(Closing):
     def _readable(self, what: str) -> Iterator[None]:
         try:
             yield
-        except ValueError as error:
+        # A value of SQLite may be of any type, and a record in JSON of any shape.
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            reason = " ".join(str(error).split())[:200]
             raise StoreError(
-                f"{self.path}: {what} cannot be read ({error}); it was written by another version: evaluate into another file"
+                f"{self.path}: {what} cannot be read ({reason}); it is damaged or of another version: evaluate into another file"
             ) from None
 
     def _take_lock(self) -> None:
@@ -268,7 +276,8 @@ class RunStore(Closing):
                 f"{self.path} already holds a run with {count} results; resume it, or evaluate into another file"
             )
         if held != settings:
-            shown = _differences(json.loads(held), json.loads(settings))
+            with self._readable("its record of settings"):
+                shown = _differences(json.loads(held), json.loads(settings))
             if len(shown) > _SHOWN_DIFFERENCES:
                 shown[_SHOWN_DIFFERENCES:] = [f"and {len(shown) - _SHOWN_DIFFERENCES} more"]
             raise StoreError(

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
+import msgspec
 from tokenizers import Tokenizer
 
 from pytrace.errors import ModelFileError
@@ -27,6 +28,10 @@ _NO_LIMIT = 1 << 20
 _DEFAULT_LENGTH = 512
 
 
+class _TokenizerConfig(msgspec.Struct):
+    model_max_length: float | str | None = None  # also 10^30, which no integer of 64 bits holds
+
+
 class OnnxFiles:
     """The files of one model in ONNX: its directory, graph, tokenizer, and what these say about tokens and length."""
 
@@ -38,9 +43,9 @@ class OnnxFiles:
         self.tokenizer = self.directory / "tokenizer.json"
         self._tokenizer = _load_tokenizer(self.tokenizer)
         # The length that inputs are cut to, special tokens included.
-        config = self._read("tokenizer_config.json", dict[str, object]) or {}
+        config = self._read("tokenizer_config.json", _TokenizerConfig) or _TokenizerConfig()
         truncation = self._tokenizer.truncation or {}
-        self.max_tokens = _first_length(config.get("model_max_length"), truncation.get("max_length"))
+        self.max_tokens = _first_length(config.model_max_length, truncation.get("max_length"))
         padding = self._tokenizer.padding or {}
         known = (self._tokenizer.token_to_id(token) for token in ("[PAD]", "<pad>"))
         self.pad_id = int(padding.get("pad_id") or next((token for token in known if token is not None), 0))
