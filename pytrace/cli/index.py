@@ -18,6 +18,7 @@ from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 from pytrace.retrieval.passages.manifest import VectorType
+from pytrace.storage.files import real_path
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
@@ -67,7 +68,7 @@ class Build(Command):
                 "--part is for one process among several that something else starts; leave out --processes"
             )
         docs = _absolute(self.docs)
-        kg = None if self.kg is None else self.kg.resolve()
+        kg = None if self.kg is None else real_path(self.kg)
         kept = {**self.reading, "docs": [str(path) for path in docs], **({} if kg is None else {"kg": str(kg)})}
         encoder = self.models.encoder
         with IndexWriter(self.directory, encoder, create=True, vectors=self.vectors, reading=kept) as writer:
@@ -83,7 +84,7 @@ class Build(Command):
     def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
         from pytrace.engine import shards
 
-        place = self.directory.resolve()
+        place = real_path(self.directory)
         built = shards.Shards(
             place.with_name(f"{place.name}.parts"),
             docs,
@@ -289,7 +290,7 @@ def _part(text: str | None) -> tuple[int, int]:
 
 def _absolute(docs: Sequence[Path]) -> tuple[Path, ...]:
     """Return where documents are, whatever directory a later sync is called in."""
-    return tuple(path.resolve() for path in docs)
+    return tuple(map(real_path, docs))
 
 
 def _kept_reading(writer: IndexWriter) -> tuple[ReadOptions, tuple[Path, ...], Path | None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pytrace.documents.text_files import MOST_BYTES, UTF8_MARK, Place, open_file, peek_text, suffix_of
+from pytrace.documents.text_files import MOST_BYTES, UTF8_MARK, Place, lines_of, open_file, peek_text, suffix_of
 from pytrace.errors import DataError
 from pytrace.storage.foreign_json import decode_json
 
@@ -34,14 +34,8 @@ def json_rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
 
 
 def _line_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
-    for number, line in enumerate(iter(lambda: stream.readline(MOST_BYTES + 1), b""), start=1):
-        if len(line) > MOST_BYTES:
-            raise DataError(
-                f"has more than {MOST_BYTES:,} bytes in a line; put each object on a line of its own",
-                path=path,
-                line=number,
-            )
-        data = (line.removeprefix(UTF8_MARK) if number == 1 else line).strip()
+    for number, line in lines_of(stream, path):
+        data = line.strip()
         if not data:
             continue
         place = Place(path, number)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace.documents.text_files import Place, open_file, peek_text
+from pytrace.documents.text_files import Place, lines_of, open_file, peek_text
 from pytrace.records import Triple
 
 _END = "<end>"
-_UTF8_MARK = b"\xef\xbb\xbf"
 
 
 class PathQuestion(msgspec.Struct, frozen=True):
@@ -38,16 +37,14 @@ def read_path_questions(path: Path) -> Iterator[tuple[Place, PathQuestion]]:
     """Read the rows of a file one at a time, with their places."""
     with open_file(path) as stream:
         peek_text(stream, path)
-        for number, line in enumerate(stream, 1):
-            data = line.removeprefix(_UTF8_MARK) if number == 1 else line
+        for number, line in lines_of(stream, path):
             place = Place(path, number)
             try:
-                text = data.decode()
+                text = line.decode()
             except UnicodeDecodeError as error:
                 raise place.error(
                     f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8"
                 ) from error
-            text = text.removesuffix("\n").removesuffix("\r")
             if text:
                 yield place, parse_path_question(text, place)
 

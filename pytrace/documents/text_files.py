@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pytrace.errors import DataError
 
@@ -127,6 +127,19 @@ def peek_text(stream: io.BufferedReader, path: Path, *, only_utf8: bool = True) 
                 path=path,
             )
     return head.removeprefix(UTF8_MARK).lstrip()
+
+
+def lines_of(stream: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+    """Iterate over (line number, line without its end), a byte order mark taken away; `DataError` for a line of no end."""
+    for number, line in enumerate(iter(lambda: stream.readline(MOST_BYTES + 1), b""), start=1):
+        if len(line) > MOST_BYTES:
+            raise DataError(
+                f"has more than {MOST_BYTES:,} bytes in a line, the most that is read of one; break it",
+                path=path,
+                line=number,
+            )
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield number, text.removeprefix(UTF8_MARK) if number == 1 else text
 
 
 def read_text(path: Path) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 import msgspec
 
 from pytrace.documents.reader import ReadOptions
+from pytrace.documents.text_files import read_text
 from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
@@ -172,14 +173,8 @@ def read_questions(path: Path) -> list[str]:
     DataError
         The file cannot be read, a row has no question, or there is none at all.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror}); check the path", path=path) from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"is not UTF-8 ({error}); save it as UTF-8", path=path) from None
     questions = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
 from pytrace.records import Document, Evidence
+from pytrace.storage.files import real_path
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
@@ -132,7 +133,7 @@ class Corpus:
             reading["docs"] = [str(documents)]
             documents = read_documents(documents, report=report, **options)
         if kg is not None:
-            reading["kg"] = str(Path(kg).resolve())
+            reading["kg"] = str(real_path(Path(kg)))
             documents = name_passages(documents, Path(kg))
         with IndexWriter(directory, engine.encoder, create=True, vectors=vectors, reading=reading) as writer:
             writer.add(documents)

@@ -60,6 +60,11 @@ def check_file(path: Path, size: int, due: int, *, remedy: str) -> None:
         )
 
 
+def real_path(path: Path) -> Path:
+    """Follow links as far as they lead: one that leads to itself stays, for whoever opens it to tell."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def atomic_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` only when all of it is written and on the disk."""
@@ -71,7 +76,7 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
             with path.open("wb") as stream:  # a pipe or device
                 yield stream
             return
-        path = path.resolve()  # replace what a link points to, not the link
+        path = real_path(path)  # replace what a link points to, not the link
         partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.partial")
         with partial.open("wb") as stream:
             yield stream

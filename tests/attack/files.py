@@ -116,7 +116,7 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("certify --kg kg.tsv --responses {}", ("jsonl", "json", "txt")),
     ("certify paths --kg {} --data questions.jsonl --out paths.jsonl", _GRAPHS),
     ("certify paths --kg kg.tsv --data {} --out paths.jsonl", ("jsonl", "txt")),
-    ("certify discriminate --kg kg.tsv --threads 1 --data {}", ("jsonl", "txt")),
+    ("certify discriminate --kg kg.tsv --mode zero-shot --threads 1 --data {}", ("jsonl", "txt")),
     ("kg import {} --out new.kg", _GRAPHS),
     ("kg index {} --out new.kb --threads 1", _GRAPHS),
     ("kg edit kg doc --triples {}", ("tsv", "jsonl")),

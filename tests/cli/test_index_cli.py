@@ -173,8 +173,9 @@ def test_many_questions_are_asked_in_one_batch(
         ("a.jsonl", '{"question": "Who?"}\n{"ask": 1}\n', 'a.jsonl:2: no row with a "question"'),
         ("a.jsonl", '{"question": " "}\n', "a.jsonl:1: the question is empty"),
         ("a.txt", "\n\n", "a.txt: holds no question"),
-        ("a.txt", b"\xff\n", "a.txt: is not UTF-8"),
-        ("a.txt", None, "a.txt: cannot be read"),
+        ("a.txt", b"\xff\n", "a.txt:1: not UTF-8 (byte 0xff)"),
+        ("a.txt", b"\0", "a.txt: is a binary file"),
+        ("a.txt", None, "a.txt: no such file"),
     ],
 )
 def test_questions_that_cannot_be_read_are_told(

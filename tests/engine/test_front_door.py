@@ -17,7 +17,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
-from pytrace.engine.asking import read_corpus
+from pytrace.engine.asking import read_corpus, read_questions
 from pytrace.errors import InputError, ModelFileError
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -146,3 +146,9 @@ def test_a_profile_named_on_the_command_line_brings_its_encoder(options: list[st
 
     assert common.run(click_command(Chosen), options) == 0
     assert [one.encoder_name for one in chosen] == [encoder]
+
+
+def test_questions_of_a_file_are_read_as_documents_are(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('\ufeff{"question": "Is \u2028 a line\'s end?"}\r\n\n{"question": "No?"}', encoding="utf-8")
+    assert read_questions(path) == ["Is \u2028 a line's end?", "No?"]

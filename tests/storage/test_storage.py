@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.errors import StoreError
 from pytrace.storage import sqlite
-from pytrace.storage.files import atomic_output, check_file, checksum, replace_file
+from pytrace.storage.files import atomic_output, check_file, checksum, real_path, replace_file
 from pytrace.storage.locks import locked, take_lock
 from pytrace.storage.text import canonical, dump_json, storable, to_sql
 
@@ -121,3 +121,12 @@ def test_lone_surrogates_are_kept_and_pairs_become_characters() -> None:
     assert canonical("\ud83d\ude00\ud800") == "😀\ud800"
     assert (to_sql("é"), to_sql("\ud83d\ude00"), to_sql("\ud800")) == ("é", "😀", b"\xed\xa0\x80")
     assert (dump_json({"x": "é"}), dump_json(["\ud800\n"])) == ('{"x":"é"}', '["\\ud800\\n"]')
+
+
+def test_a_link_to_itself_is_left_for_whoever_opens_it(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    assert real_path(loop) == loop
+    with atomic_output(loop) as stream:
+        stream.write(b"x")
+    assert loop.read_bytes() == b"x"

@@ -22,7 +22,7 @@ from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.downloads import PullProgress
 from pytrace.models.registry.known_models import Catalog, Model, Role, load
-from pytrace.storage.files import replace_file
+from pytrace.storage.files import real_path, replace_file
 from pytrace.storage.foreign_json import read_json
 
 T = TypeVar("T")
@@ -271,7 +271,7 @@ def _known_hashes() -> list[tuple[str, int, str]]:
 
 def _sha256(path: Path) -> str:
     """Hash a file, or recall its hash: a hundred megabytes take a third of a second, each time that the command starts."""
-    resolved = path.resolve()
+    resolved = real_path(path)
     now = resolved.stat()
     # A file that was changed has another size or time, and so another key.
     key = f"{hashlib.sha256(bytes(resolved)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"

@@ -15,7 +15,7 @@ import msgspec
 
 from pytrace.errors import ModelFileError
 from pytrace.models.registry import model_files as store
-from pytrace.storage.files import flush, replace_file
+from pytrace.storage.files import flush, real_path, replace_file
 from pytrace.storage.foreign_json import read_json
 from pytrace.storage.locks import locked
 
@@ -95,7 +95,7 @@ class RewrittenStatus(msgspec.Struct, frozen=True):
 
 def folder_of_file(home: Path, path: Path) -> Path:
     """Return the directory for a file of the user's own: its name, and a hash of where it lies."""
-    resolved = path.resolve()
+    resolved = real_path(path)
     # Two files of one name in two folders are two models.
     return home / "rewritten" / f"{resolved.stem}-{hashlib.sha256(bytes(resolved)).hexdigest()[:12]}"
 

@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
+from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin, Unit
 from pytrace.storage.foreign_json import decode_json
@@ -109,10 +110,7 @@ def input_errors(path: Path) -> Iterator[None]:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Iterate over (line number, line without its end) of a UTF-8 file, empty lines left out."""
     with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if number == 1:
-                # Editors on Windows begin UTF-8 files with a byte order mark.
-                line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
+        for number, line in lines_of(stream, path):
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
@@ -121,7 +119,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     path=path,
                     line=number,
                 ) from error
-            text = text.removesuffix("\n").removesuffix("\r")
             if text:
                 yield number, text
 
