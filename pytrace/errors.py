@@ -11,6 +11,7 @@
     │   ├── LogitsUnavailableError         a back end gives no log-probabilities
     │   ├── DeviceUnavailableError         a provider or GPU was asked for and is not there
     │   └── ServerError                    a server cannot be reached, refuses, or answers what makes no sense
+    │       └── ServerTimeoutError         a server's answer was not whole when its time was over
     ├── DownloadError                      a model's source cannot be reached, or the disk is full
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
@@ -72,6 +73,10 @@ class ServerError(ModelError):
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class ServerTimeoutError(ServerError):
+    """A server's answer was not whole when its time was over."""
 
 
 class DownloadError(PytraceError):

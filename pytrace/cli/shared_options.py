@@ -82,6 +82,7 @@ _MODELS = {
     "llm_model": option("Which model of a server that has several.", metavar="NAME"),
     "api_key_env": option("The environment variable that holds a server's API key.", metavar="VARIABLE"),
     "concurrency": option("Requests to a server at once.", ge=1),
+    "timeout": option("Seconds for one whole answer of a server, with all tries.", gt=0, le=86_400),
     "vector_cache": _VECTOR_CACHE,
     "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),
     "cross_encoder_directory": option(
@@ -101,6 +102,7 @@ _KNOWLEDGE = {
     "kb_labels": option("More names of entities: key TAB name a line.", metavar="FILE"),
     "kb_predicates": option("The relations to use: key TAB name a line; for large endpoints.", metavar="FILE"),
     "kb_cache": option("Keep an endpoint's answers there for later runs.", metavar="DIR"),
+    "kb_timeout": option("Seconds for one whole answer of an endpoint.  [default: 60]", gt=0, le=86_400),
     "user_agent": option("What an endpoint is told of you, such as an address; some ask for one.", metavar="TEXT"),
     "query_generator": option(
         "Who writes queries: the language model, or one that 'pytrace train' made.  [default: few-shot]",

@@ -36,6 +36,7 @@ class KnowledgeOptions:
     kb_labels: Path | None
     kb_predicates: Path | None
     kb_cache: Path | None
+    kb_timeout: float | None
     user_agent: str | None
     query_generator: str | None
     query_grammar: Literal["words", "relations", "none"] | None
@@ -70,6 +71,7 @@ class KnowledgeOptions:
             labels=self.kb_labels,
             predicates=self.kb_predicates,
             cache_directory=self.kb_cache,
+            timeout=self.kb_timeout,
             user_agent=self.user_agent,
         )
 
@@ -137,6 +139,7 @@ def open_store(
     labels: str | os.PathLike[str] | None = None,
     predicates: str | os.PathLike[str] | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
     user_agent: str | None = None,
 ) -> LocalStore | SparqlEndpoint:
     """Open a file or directory of triples, or connect to a SPARQL endpoint."""
@@ -146,11 +149,16 @@ def open_store(
     address = os.fspath(source)
     if _ADDRESS.match(address):
         if format is not None:
-            raise InputError(f"{address} is an endpoint, which has no format {format!r}; leave the format out")
+            raise InputError(f"an endpoint has no format {format!r}; leave the format out")
         return SparqlEndpoint(
-            address, labels=labels, predicates=predicates, cache_directory=cache_directory, user_agent=user_agent
+            address,
+            labels=labels,
+            predicates=predicates,
+            cache_directory=cache_directory,
+            timeout=60.0 if timeout is None else timeout,
+            user_agent=user_agent,
         )
-    if cache_directory is not None or user_agent is not None:
-        what = "a cache" if cache_directory is not None else "a user agent"
-        raise InputError(f"{address} is a path, and {what} is for endpoints only; leave it out")
+    for what, given in (("a cache", cache_directory), ("a time-out", timeout), ("a user agent", user_agent)):
+        if given is not None:
+            raise InputError(f"{address} is a path, and {what} is for endpoints only; leave it out")
     return LocalStore.open(source, format=format, labels=labels, predicates=predicates)

@@ -42,6 +42,7 @@ class Engine:
     llm_model: str | None = None
     api_key_env: str = "PYTRACE_API_KEY"
     concurrency: int = 8
+    timeout: float = 600.0
     deterministic: bool = False
     cross_encoder_directory: Path | None = None
     reader_llm: str | None = None
@@ -132,6 +133,7 @@ class Engine:
                 style=self.llm_style or "auto",
                 context=self.context,
                 concurrency=self.concurrency,
+                timeout=self.timeout,
                 api_key_env=self.api_key_env,
             )
         model = LlamaCppModel(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pytrace import __version__
-from pytrace.errors import InputError, ServerError, StoreError
+from pytrace.errors import InputError, ServerError, ServerTimeoutError, StoreError
 from pytrace.kg import endpoint_queries
 from pytrace.kg.answer_cache import AnswerCache
 from pytrace.kg.endpoint_queries import (
@@ -36,8 +36,6 @@ _T = TypeVar("_T")
 
 # An answer of 1,000 solutions with 20 IRIs each takes 2 MB.
 _LARGEST_ANSWER = 64 << 20
-# Each query brings its own limit, so that no other may end it.
-_LONGEST_WAIT = 31_536_000.0
 # What is remembered of answers within this process, in bytes.
 _REMEMBERED = 64 << 20
 _MOST_NAMESPACES = 8
@@ -83,7 +81,7 @@ class SparqlEndpoint(FactStore):
         self._http = HttpClient(
             url,
             concurrency=concurrency,
-            read_timeout=_LONGEST_WAIT,
+            timeout=timeout,
             user_agent=_user_agent(user_agent),
             kind="SPARQL endpoint",
             largest_answer=_LARGEST_ANSWER,
@@ -119,7 +117,12 @@ class SparqlEndpoint(FactStore):
             if not isinstance(answer, Exception):
                 rows = answer
                 break
-            if not isinstance(answer, TimeoutError) and getattr(answer, "status", None) not in (500, 502, 503, 504):
+            if not isinstance(answer, ServerTimeoutError) and getattr(answer, "status", None) not in (
+                500,
+                502,
+                503,
+                504,
+            ):
                 raise answer
         else:
             raise ServerError(
@@ -217,7 +220,7 @@ class SparqlEndpoint(FactStore):
         tables: dict[int, list[Row]] = {}
         late = Solutions((), f"more than {limits.seconds:g} seconds")
         for number, answer in zip(texts, self._rows(list(texts.values()), limits.seconds), strict=True):
-            if isinstance(answer, TimeoutError):
+            if isinstance(answer, ServerTimeoutError):
                 outcomes[number] = late
             elif isinstance(answer, Exception):
                 outcomes[number] = answer
@@ -235,7 +238,7 @@ class SparqlEndpoint(FactStore):
         facts: set[Written] = set()
         try:
             facts = self._facts(sorted(stated), limits.seconds)
-        except TimeoutError:
+        except ServerTimeoutError:
             outcomes |= dict.fromkeys(doubtful, late)
         except ServerError as error:
             outcomes |= dict.fromkeys(doubtful, error)
@@ -280,7 +283,7 @@ class SparqlEndpoint(FactStore):
         async def fetch(index: int) -> bytes | Exception:
             try:
                 return await self._http.post_form({"query": missing[index]}, accept=MEDIA_TYPE, seconds=seconds)
-            except (ServerError, TimeoutError) as error:
+            except ServerError as error:
                 return error
 
         for index, answer in self._http.each(fetch, len(missing)):
@@ -314,10 +317,6 @@ class SparqlEndpoint(FactStore):
 
     def _checked(self, answer: list[Row] | Exception) -> list[Row]:
         """Return an answer to what the store itself asked, or raise what went wrong."""
-        if isinstance(answer, TimeoutError):
-            raise ServerError(
-                f"{self.name}: no answer within {self._timeout:g} s; raise timeout, or ask a server that is less busy"
-            ) from answer
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -191,6 +191,8 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
         tmp_path / "p",
         "--kb-cache",
         tmp_path,
+        "--kb-timeout",
+        9,
     )
     base = ("ask", "Who?", "--method", "cok", "--json")
     status, output, errors = run(*base, "--kb", "http://kb/sparql", *options, "--user-agent", "me@example.org")
@@ -201,6 +203,7 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
         "labels": tmp_path / "l",
         "predicates": tmp_path / "p",
         "cache_directory": tmp_path,
+        "timeout": 9.0,
         "user_agent": "me@example.org",
     }
     assert opened.calls == [
@@ -239,7 +242,7 @@ def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, mo
 
 
 def test_closing_what_was_not_opened_opens_nothing(opened: Opened) -> None:
-    options = KnowledgeOptions("towns.tsv", *[None] * 7)
+    options = KnowledgeOptions("towns.tsv", *[None] * 8)
     options.close()
     assert opened.calls == []
     options.check([parse_method("cok")])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt
-from pytrace.models.llama.generation import runs_away
+from pytrace.models.llama.generation import LONGEST_PERIOD, REPEATED_TIMES, REPEATED_TOKENS
 from pytrace.models.servers.dialects import (
     FORCED,
     PROBE,
@@ -123,7 +123,7 @@ class CompletionsDialect(ServerDialect):
 
     async def write(self, prompt: Rendered, how: Sampling) -> tuple[Completion, Usage]:
         """Write one text, cut afterwards where it only repeats itself."""
-        choice, usage = await self.complete(prompt, self._sampling(how))
+        choice, usage = await self.complete(prompt, self._sampling(how), how.largest_answer)
         if isinstance(prompt.content, str):
             text = choice.get("text")
         else:
@@ -134,7 +134,7 @@ class CompletionsDialect(ServerDialect):
             )
         finish = finish_of(choice)
         pieces = _PIECE.findall(text or "")
-        if (end := next((end for end in range(24, len(pieces) + 1) if runs_away(pieces[:end])), None)) is not None:
+        if (end := _runs_away_at(pieces)) is not None:
             text, finish = "".join(pieces[:end]), "repetition"
         return Completion(text or "", usage.generated_tokens, finish, math.nan), usage
 
@@ -201,6 +201,19 @@ class CompletionsDialect(ServerDialect):
         if expected is None:
             return scores[-1] <= min(listed.values(), default=0.0) + _AGREEMENT
         return abs(scores[-1] - expected) <= _AGREEMENT
+
+
+def _runs_away_at(pieces: Sequence[str]) -> int | None:
+    """Return after how many pieces a text first `runs_away`, in time linear in its length."""
+    numbers: dict[str, int] = {}
+    ids = np.array([numbers.setdefault(piece, len(numbers)) for piece in pieces], dtype=np.int64)
+    ends = []
+    for period in range(1, min(LONGEST_PERIOD, len(ids) // REPEATED_TIMES) + 1):
+        alike = max(REPEATED_TIMES * period, REPEATED_TOKENS) - period
+        before = np.concatenate(([0], np.cumsum(ids[period:] == ids[:-period])))
+        starts = np.flatnonzero(before[alike:] - before[:-alike] == alike)
+        ends += [int(start) + alike + period for start in starts[:1]]
+    return min(ends, default=None)
 
 
 class LlamaCppPythonDialect(TokenizingDialect, CompletionsDialect):

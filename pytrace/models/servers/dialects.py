@@ -28,6 +28,8 @@ Finish = Literal["end", "stop", "length", "repetition"]
 # The logarithm of float32's smallest number: a probability that underflowed is at most that.
 UNDERFLOW = -103.28
 KEPT_TEXTS = 20_000
+# Events of a stream beyond one a token: those that begin and end it, and tell what it cost.
+_MORE_EVENTS = 16
 # A prompt whose only use is to see what comes back.
 PROBE = "The sky is"
 # Around a message's number it stands for the message in a template: a private-use character, which no template touches.
@@ -52,6 +54,11 @@ class Sampling(msgspec.Struct, frozen=True):
     top_p: float = 1.0
     seed: int = 0
     grammar: str | None = None
+
+    @property
+    def largest_answer(self) -> int:
+        """Bytes that an answer may have: a token with its log-probabilities takes some 500, a chunk of padding more."""
+        return 2**20 + 2**14 * self.max_tokens
 
 
 class ServerDialect(abc.ABC):
@@ -84,19 +91,23 @@ class ServerDialect(abc.ABC):
             self.context = length
         self.identity = {key: listed[key] for key in ("root", "max_model_len") if listed.get(key) is not None}
 
-    async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, missing: bool = False, largest: int | None = None
+    ) -> Any:
         """Ask the server about its model: one of several models wants to know which is meant."""
-        return await self.client.post(path, {"model": self.model, **body}, missing=missing)
+        return await self.client.post(path, {"model": self.model, **body}, missing=missing, largest=largest)
 
     async def next_token(self, prompt: Rendered, **settings: Any) -> tuple[dict[str, Any], Usage]:
         """Have one token written by OpenAI's completions; return the answer's first choice, and what it cost."""
         return await self.complete(prompt, {"max_tokens": 1, "temperature": 0.0, **settings})
 
-    async def complete(self, prompt: Rendered, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Usage]:
+    async def complete(
+        self, prompt: Rendered, settings: Mapping[str, Any], largest: int | None = None
+    ) -> tuple[dict[str, Any], Usage]:
         """Ask OpenAI's completions, or its chat where the prompt is messages."""
         chat = isinstance(prompt.content, list) and isinstance(prompt.content[0], dict)
         path, name = ("/v1/chat/completions", "messages") if chat else ("/v1/completions", "prompt")
-        answer = await self.post(path, {name: prompt.content, **settings})
+        answer = await self.post(path, {name: prompt.content, **settings}, largest=largest)
         return field(answer, path, "choices", 0), usage_of(answer, prompt.count)
 
     async def gives_logits(self) -> bool:
@@ -217,10 +228,12 @@ def marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 
 
 class Writing(abc.ABC):
-    """The events of one text being written, which is broken off as soon as it only repeats itself."""
+    """The events of one text being written, which is broken off where it only repeats itself or grows too long."""
 
-    def __init__(self, prompt_tokens: int) -> None:
+    def __init__(self, prompt_tokens: int, max_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
+        self.events = 0
         self.text: list[str] = []
         self.tokens: list[Hashable] = []
         self.likely: list[float] = []
@@ -232,6 +245,12 @@ class Writing(abc.ABC):
         """Read events up to the end of the text; return what was written, and what it cost."""
         async for event in events:
             if self.feed(event):
+                break
+            self.events += 1
+            # A server that heeds no limit would write for ever.
+            if max(len(self.tokens), self.events - _MORE_EVENTS) > self.max_tokens:
+                self.finish = "length"
+                del self.tokens[self.max_tokens :], self.likely[self.max_tokens :]
                 break
         if self.finish is None:
             raise EOFError("the answer ended in the middle")

@@ -12,6 +12,7 @@ import contextlib
 import email.utils
 import ipaddress
 import json
+import math
 import os
 import queue
 import random
@@ -19,6 +20,7 @@ import ssl
 import threading
 import time
 import urllib.request
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
@@ -26,7 +28,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
 
-from pytrace.errors import InputError, MissingDependencyError, ServerError
+from pytrace.errors import InputError, MissingDependencyError, PytraceError, ServerError, ServerTimeoutError
 
 T = TypeVar("T")
 
@@ -36,6 +38,10 @@ FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 30.0, 120.0
 _JSON = {"content-type": "application/json"}
 # The largest answer that is asked for lists a whole vocabulary: some 20 MB.
 LARGEST_ANSWER = 256 * 2**20
+# Seconds for one answer, with all tries and pauses: a long text on a slow server takes minutes.
+TIMEOUT = 600.0
+# What stands for a key in a message; keys shorter than this are words such as "EMPTY", and no secrets.
+_HIDDEN, _SHORTEST_KEY = "[API key]", 6
 
 
 class HttpClient:
@@ -48,7 +54,7 @@ class HttpClient:
         api_key_env: str = "",
         concurrency: int = 8,
         connect_timeout: float = 10.0,
-        read_timeout: float = 300.0,
+        timeout: float = TIMEOUT,
         attempts: int = 5,
         user_agent: str = "pytrace",
         kind: str = "model server",
@@ -60,20 +66,35 @@ class HttpClient:
         self._api_key_env = api_key_env
         self.concurrency = concurrency
         self._attempts = attempts
-        self._read_timeout = read_timeout
+        self._timeout = timeout
         self._kind = kind
+        self._remedy = (
+            "--timeout, or ask for fewer requests at once (--concurrency)"
+            if kind == "model server"
+            else "--kb-timeout, or ask a server that is less busy"
+        )
         self._largest_answer = LARGEST_ANSWER if largest_answer is None else largest_answer
         self._http = httpx = _library()
         headers = {"accept-encoding": "identity", "user-agent": user_agent}
+        self._key = ""
         if key := os.environ.get(api_key_env):
-            headers["authorization"] = f"Bearer {_checked_key(key, api_key_env)}"
+            self._key = _checked_key(key, api_key_env)
+            headers["authorization"] = f"Bearer {self._key}"
+            if self.parts.scheme == "http" and not _is_local(self.parts):
+                warnings.warn(
+                    f"the key in {api_key_env} goes to {self.origin} unencrypted, for all on the way to read; use https, "
+                    "or an encrypted tunnel",
+                    UserWarning,
+                    stacklevel=3,
+                )
         self._client = httpx.AsyncClient(
             headers=headers,
             # No .netrc, no proxy, no certificate that the environment names behind the caller's back; see _proxy.
             trust_env=False,
             proxy=_proxy(self.parts),
             verify=ssl.create_default_context() if self.parts.scheme == "https" else False,
-            timeout=httpx.Timeout(read_timeout, connect=connect_timeout, pool=None),
+            # Each byte would begin such a time-out anew; `_sent` limits the whole.
+            timeout=httpx.Timeout(None, connect=connect_timeout),
             limits=httpx.Limits(
                 max_connections=concurrency,
                 max_keepalive_connections=concurrency,
@@ -105,8 +126,21 @@ class HttpClient:
             yield future
         except concurrent.futures.CancelledError as error:
             raise ServerError(closed) from error
+        except PytraceError as error:
+            self._hide_key(error)
+            raise
         finally:
             future.cancel()
+
+    def _hide_key(self, error: BaseException | None) -> None:
+        """Take the key out of a message and those that led to it: a server may repeat what it was sent."""
+        # Its beginnings too, for excerpts end anywhere; the longest first.
+        for length in range(len(self._key), _SHORTEST_KEY - 1, -1):
+            each = error
+            while each is not None:
+                said = self._key[:length]
+                each.args = tuple(one.replace(said, _HIDDEN) if isinstance(one, str) else one for one in each.args)
+                each = each.__cause__ or each.__context__
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for one piece of work; what interrupts the waiting cancels the work."""
@@ -141,9 +175,15 @@ class HttpClient:
         """Return what the server answers to GET, decoded, or None where it has nothing there (404, 405, 501)."""
         return await self._sent("GET", self._base + path, self._whole, missing=True, patient=patient)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, missing: bool = False) -> Any:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, missing: bool = False, largest: int | None = None
+    ) -> Any:
         """Return what the server answers to POST, decoded; None where it has nothing there, if `missing` is expected."""
-        return await self._sent("POST", self._base + path, self._whole, _encoded(body), missing=missing)
+
+        async def read(response: Any) -> Any:
+            return await self._whole(response, largest)
+
+        return await self._sent("POST", self._base + path, read, _encoded(body), missing=missing)
 
     async def post_form(self, fields: Mapping[str, str], *, accept: str, seconds: float) -> bytes:
         """Return what the server answers to a form that is sent to the very address that was given."""
@@ -154,11 +194,20 @@ class HttpClient:
         return result
 
     async def stream(
-        self, path: str, body: Mapping[str, Any], read: Callable[[AsyncIterator[dict[str, Any]]], Awaitable[T]]
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        read: Callable[[AsyncIterator[dict[str, Any]]], Awaitable[T]],
+        *,
+        largest: int | None = None,
     ) -> T:
         """POST and return what `read` makes of the answer's events; an `EOFError` of it counts as a broken connection."""
+        where = self.origin + path
         result: T = await self._sent(
-            "POST", self._base + path, lambda response: read(_events(self._pieces(response))), _encoded(body)
+            "POST",
+            self._base + path,
+            lambda response: read(_events(self._pieces(response, largest), where)),
+            _encoded(body),
         )
         return result
 
@@ -174,74 +223,99 @@ class HttpClient:
         patient: bool = True,
         seconds: float | None = None,
     ) -> Any:
-        """Send a request until it is answered, and return what `read` makes of the answer."""
+        """Send a request until it is answered, and return what `read` makes of the answer; `seconds` limit one try."""
+        clock = asyncio.get_running_loop().time
+        seconds = seconds or self._timeout
+        longest_wait = left = max(seconds, self._timeout)
         for attempt in range(1, self._attempts + 1):
             pause: float | None = None
+            response = None
             try:
-                async with (
-                    self._slots,
-                    asyncio.timeout(seconds),
-                    self._client.stream(method, url, content=content, headers=headers if content else None) as response,
-                ):
-                    self.requests += 1
-                    if response.status_code == 200:
-                        return await read(response)
-                    if missing and response.status_code in {404, 405, 501}:
-                        return None
-                    failure = await self._refusal(method, url, response)
-                    if response.status_code not in RETRIED:
-                        raise failure
-                    pause = _retry_after(response.headers.get("retry-after"))
+                async with self._slots:
+                    began = clock()
+                    try:
+                        async with (
+                            asyncio.timeout(min(left, seconds)),
+                            self._client.stream(
+                                method, url, content=content, headers=headers if content else None
+                            ) as response,
+                        ):
+                            self.requests += 1
+                            if response.status_code == 200:
+                                return await read(response)
+                            if missing and response.status_code in {404, 405, 501}:
+                                return None
+                            failure = await self._refusal(method, url, response)
+                            if response.status_code not in RETRIED:
+                                raise failure
+                            pause = _retry_after(response.headers.get("retry-after"))
+                    finally:
+                        left -= clock() - began
+            except TimeoutError as error:
+                received = "nothing" if response is None else f"{response.num_bytes_downloaded:,} bytes of its body"
+                raise ServerTimeoutError(
+                    f"{method} {url}: no whole answer within {seconds:g} s, but {received}; raise {self._remedy}"
+                ) from error
             except (self._http.ConnectError, self._http.ConnectTimeout) as error:
                 failure = ServerError(
                     f"no server answers at {self.origin} ({_reason(error)}); start it, or check the address"
                 )
                 if not patient:
                     raise failure from error
-            except self._http.TimeoutException:
-                failure = ServerError(
-                    f"{method} {url}: no answer within {self._read_timeout:g} s; raise read_timeout, or ask for fewer "
-                    "requests at once (concurrency)"
-                )
             except (self._http.TransportError, EOFError) as error:
                 failure = ServerError(
                     f"{method} {url}: the connection broke ({_reason(error)}); look at the server's log"
                 )
             if attempt == self._attempts:
                 raise ServerError(f"{failure}; tried {attempt} times") if attempt > 1 else failure
-            if pause is not None and pause > LONGEST_RETRY_AFTER:
-                raise ServerError(
-                    f"{failure}; it asks to wait {pause:g} s, longer than the {LONGEST_RETRY_AFTER:g} s waited for"
-                )
             longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
             # Half of the pause is drawn, so that requests refused together do not come back together.
             drawn = longest * (0.5 + 0.5 * random.random())
-            await asyncio.sleep(max(drawn, pause or 0.0))
+            wait = max(drawn, pause or 0.0)
+            if wait > min(left, LONGEST_RETRY_AFTER if pause else math.inf):
+                asked = f"it asks to wait {pause:g} s" if pause else f"tried {attempt} times"
+                most = min(longest_wait, LONGEST_RETRY_AFTER) if pause else longest_wait
+                raise ServerError(f"{failure}; {asked}, and no more than {most:g} s are waited for")
+            await asyncio.sleep(wait)
+            left -= wait
         raise AssertionError
 
-    async def _pieces(self, response: Any) -> AsyncIterator[bytes]:
-        """Yield an answer's bytes, and refuse to go on where they are too many."""
+    async def _pieces(self, response: Any, largest: int | None = None) -> AsyncIterator[bytes]:
+        """Yield an answer's bytes, and refuse to go on where they are too many, or compressed, which none were asked to be."""
+        largest = min(largest or self._largest_answer, self._largest_answer)
+        if (coding := response.headers.get("content-encoding", "identity").strip().lower()) not in {"", "identity"}:
+            raise ServerError(
+                f"{self.origin}: an answer is compressed ({coding[:40]!a}), which was not asked for; is this a {self._kind}?"
+            )
         size = 0
         async for piece in response.aiter_raw():
             size += len(piece)
-            if size > self._largest_answer:
+            if size > largest:
                 raise ServerError(
-                    f"{self.origin}: an answer is longer than {self._largest_answer:,} bytes; is this a {self._kind}?"
+                    f"{self.origin}{response.url.path}: an answer is longer than {largest:,} bytes, more than it can "
+                    f"have; is this a {self._kind}?"
                 )
             yield piece
 
-    async def _whole(self, response: Any) -> Any:
-        return _decoded(await self._data(response), f"{self.origin}{response.url.path}", self._kind)
+    async def _whole(self, response: Any, largest: int | None = None) -> Any:
+        return _decoded(await self._data(response, largest), f"{self.origin}{response.url.path}", self._kind)
 
-    async def _data(self, response: Any) -> bytes:
-        return b"".join([piece async for piece in self._pieces(response)])
+    async def _data(self, response: Any, largest: int | None = None) -> bytes:
+        data = bytearray()  # a list would take fifty times as much of answers that come byte by byte
+        async for piece in self._pieces(response, largest):
+            data += piece
+        return bytes(data)
 
     async def _refusal(self, method: str, url: str, response: Any) -> ServerError:
         """Return one sentence about an answer that is no success: status, a piece of the body, remedy."""
         status = response.status_code
         if 300 <= status < 400:
-            target = urlsplit(response.headers.get("location", "")).hostname or "another path"
-            message = f"{method} {url}: the server redirects to {target}, which is not followed; give the address meant"
+            target = "another path"
+            with contextlib.suppress(ValueError):
+                target = urlsplit(response.headers.get("location", "")).hostname or target
+            message = (
+                f"{method} {url}: the server redirects to {target[:80]}, which is not followed; give the address meant"
+            )
             return ServerError(message, status=status)
         data = bytearray()
         with contextlib.suppress(self._http.TransportError):
@@ -297,7 +371,8 @@ def _checked(url: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise InputError(f"{url!r} is no server's address; write it as http://127.0.0.1:8080")
+        shown = url.rpartition("@")[2]  # what stands before may be a password
+        raise InputError(f"{shown[:200]!r} is no server's address; write it as http://127.0.0.1:8080")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         shown = f"{parts.scheme}://{parts.hostname}"
         raise InputError(
@@ -316,13 +391,17 @@ def _checked_key(key: str, variable: str) -> str:
     return key
 
 
+def _is_local(parts: SplitResult) -> bool:
+    """Whether an address is of this machine itself."""
+    host = parts.hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def _proxy(parts: SplitResult) -> str | None:
     """Return the proxy that the environment names for a host; none for this machine itself."""
-    host = parts.hostname or ""
-    local = host == "localhost" or host.endswith(".localhost")
-    with contextlib.suppress(ValueError):
-        local = local or ipaddress.ip_address(host).is_loopback
-    if local or urllib.request.proxy_bypass(host):
+    if _is_local(parts) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     proxies = urllib.request.getproxies()
     return proxies.get(parts.scheme) or proxies.get("all")
@@ -334,10 +413,9 @@ def _retry_after(value: str | None) -> float | None:
         return None
     with contextlib.suppress(ValueError):
         return max(0.0, float(value))
-    try:
+    with contextlib.suppress(ValueError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+    return None
 
 
 def _reason(error: Exception) -> str:
@@ -347,7 +425,7 @@ def _reason(error: Exception) -> str:
 def _excerpt(data: bytes) -> str:
     """Return the beginning of an error's body, its message if it is JSON of the usual shapes, on one line."""
     text = data.decode("utf-8", "replace")
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
         body = msgspec.json.decode(data)
         for key in ("error", "message", "detail"):
             if isinstance(body, dict) and key in body:
@@ -372,23 +450,29 @@ def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:
         ) from error
 
 
-async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def _events(pieces: AsyncIterator[bytes], where: str) -> AsyncIterator[dict[str, Any]]:
     """Yield the JSON objects of a stream of server-sent events, up to its end or `[DONE]`."""
-    rest = bytearray()
+    # The beginning of a line, which is looked at once it is whole.
+    begun = bytearray()
     async for piece in pieces:
-        rest += piece
-        *lines, last = rest.split(b"\n")
-        rest = bytearray(last)
+        first, *rest = piece.split(b"\n")
+        begun += first
+        if not rest:
+            continue
+        lines = [bytes(begun), *rest]
+        begun = bytearray(lines.pop())
         for line in lines:
-            name, _, value = bytes(line).strip().partition(b":")
+            name, _, value = line.strip().partition(b":")
             if name == b"error":
-                raise ServerError(f"the server broke off with an error: {_excerpt(value.strip())}; look at its log")
+                raise ServerError(
+                    f"{where}: the server broke off with an error: {_excerpt(value.strip())}; look at its log"
+                )
             if name != b"data":
                 continue
             value = value.strip()
             if value == b"[DONE]":
                 return
-            event = _decoded(value, "a streamed answer")
+            event = _decoded(value, f"{where}, streamed")
             if not isinstance(event, dict) or event.get("error"):
-                raise ServerError(f"the server broke off with an error: {_excerpt(value)}; look at its log")
+                raise ServerError(f"{where}: the server broke off with an error: {_excerpt(value)}; look at its log")
             yield event

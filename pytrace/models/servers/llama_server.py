@@ -118,7 +118,12 @@ class LlamaServerDialect(TokenizingDialect):
         }
         if how.grammar is not None:
             body["grammar"] = how.grammar
-        return await self.client.stream("/completion", body, lambda events: _Writing(prompt.count).read(events))
+        return await self.client.stream(
+            "/completion",
+            body,
+            lambda events: _Writing(prompt.count, how.max_tokens).read(events),
+            largest=how.largest_answer,
+        )
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by the list of the likeliest tokens."""

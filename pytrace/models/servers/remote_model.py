@@ -17,7 +17,7 @@ from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
-from pytrace.models.servers.http_client import HttpClient
+from pytrace.models.servers.http_client import TIMEOUT, HttpClient
 from pytrace.models.servers.llama_server import LlamaServerDialect
 from pytrace.models.servers.vllm_server import VllmDialect
 from pytrace.records import Usage
@@ -45,6 +45,7 @@ class RemoteModel(BaseModel, Closing):
     # `outside` is then the largest that it can be.
     # A name and a few figures are all that a server tells of its model, so `fingerprint` cannot prove that two runs had
     # the same weights.
+    # `timeout` is the seconds for one whole answer, with all tries and pauses.
     # `name` is the model's name as the server has it, without folders; `dialect` is what the server was found to be.
     # Usage counts prompts as tokens asked for, and as evaluated what the server says that it evaluated; where it does
     # not tell what its cache spared, all. `batches` counts requests.
@@ -64,16 +65,16 @@ class RemoteModel(BaseModel, Closing):
         top_tokens: int | None = None,
         api_key_env: str = KEY_VARIABLE,
         connect_timeout: float = 10.0,
-        read_timeout: float = 300.0,
+        timeout: float = TIMEOUT,
         attempts: int = 5,
     ) -> None:
         check_bounds(1, context=context, concurrency=concurrency, top_tokens=top_tokens, attempts=attempts)
-        check_bounds(0.001, connect_timeout=connect_timeout, read_timeout=read_timeout)
+        check_bounds(0.001, connect_timeout=connect_timeout, timeout=timeout)
         if dialect != "auto" and dialect not in _DIALECTS:
             raise InputError(f"the dialect {dialect!r} is none of: auto, {', '.join(_DIALECTS)}")
         self._client = HttpClient(
             url, api_key_env=api_key_env, concurrency=concurrency, connect_timeout=connect_timeout,
-            read_timeout=read_timeout, attempts=attempts,
+            timeout=timeout, attempts=attempts,
         )  # fmt: skip
         try:
             self._server = self._client.run(_meet(self._client, model, dialect, top_tokens))

@@ -159,7 +159,12 @@ class VllmDialect(TokenizingDialect):
                 body["structured_outputs"] = {"grammar": how.grammar}
             else:
                 body["guided_grammar"] = how.grammar
-        return await self.client.stream("/v1/completions", body, lambda events: _Writing(prompt.count).read(events))
+        return await self.client.stream(
+            "/v1/completions",
+            body,
+            lambda events: _Writing(prompt.count, how.max_tokens).read(events),
+            largest=how.largest_answer,
+        )
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by their tokens' ids, or by the list of the likeliest tokens where the server knows no better."""
