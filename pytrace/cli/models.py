@@ -9,7 +9,7 @@ from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
-from pytrace.models.registry.downloads import PullProgress
+from pytrace.models.registry.downloads import TIMEOUT, PullProgress
 from pytrace.models.registry.known_models import Role
 
 
@@ -65,12 +65,17 @@ class Pull(Command):
     fastest: bool = option(
         "Then rewrite language models into the weight format that is fastest here: see 'pytrace models fastest'."
     )
+    timeout: float = option(
+        "Seconds in which a megabyte, or the whole file, must come.", gt=0, le=86_400, default=TIMEOUT
+    )
     as_json: bool
 
     def run(self) -> Result:
         registry.select(self.names)  # a wrong name at the end must not be found after an hour of fetching
         progress = PullProgress(common.messages())
-        pulled = [registry.pull(name, progress=progress, repair=self.repair) for name in self.names]
+        pulled = [
+            registry.pull(name, progress=progress, repair=self.repair, timeout=self.timeout) for name in self.names
+        ]
         statuses = {status.name: status for each in pulled for status in each}  # profiles share models
         for name, status in statuses.items():
             good = status.rewritten is not None and status.rewritten.state in {"in use", "original kept"}

@@ -426,6 +426,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.data = data
         self.break_after: int | None = None
         self.refuses = False
+        self.trickles = False
         self.ranges: list[str | None] = []
 
     def environment(self, world: World) -> dict[str, str]:
@@ -466,6 +467,9 @@ class HubHandler(http.server.BaseHTTPRequestHandler):
         body = self.server.data[start:]
         if not self.head(206 if wanted else 200, len(body)):
             return
+        while self.server.trickles:
+            self.wfile.write(b"x")
+            time.sleep(0.05)
         if self.server.break_after is not None:
             self.wfile.write(body[: self.server.break_after])
             self.wfile.flush()
@@ -520,6 +524,24 @@ def test_a_full_disk_while_fetching_from_the_hub_leaves_nothing(world: World, hu
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("pytrace: there is no room for 'm'")
+    assert [path.name for path in world.place().iterdir()] == [".lock"]
+
+
+def test_a_hub_that_trickles_is_given_up_and_one_that_sends_too_much_is_refused(
+    world: World, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed (extra hf)")
+    for name, value in hub.environment(world).items():
+        monkeypatch.setenv(name, value)
+    source = {"uri": "hf:org/repo@rev1#sub/m.gguf"}
+    world.describe(world.model({"path": "m.gguf", "sources": [source], "sha256": sha256(b""), "size": 1000}))
+    with pytest.raises(ModelFileError, match=r"more than the 1,000 bytes|of 31,457,284 bytes, not"):
+        registry.pull("m")
+    hub.trickles = True
+    world.describe(world.model({"path": "m.gguf", "sources": [source]}))
+    with pytest.raises(DownloadError, match=r"org/repo@rev1: only [\d,]+ bytes arrived within 2 s.*--timeout"):
+        registry.pull("m", timeout=2.0)
+    hub.trickles = False
     assert [path.name for path in world.place().iterdir()] == [".lock"]
 
 

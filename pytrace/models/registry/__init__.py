@@ -223,15 +223,17 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def pull(name: str, *, progress: PullProgress | None = None, repair: bool = False) -> tuple[ModelStatus, ...]:
-    """Bring a model's or a profile's files here; what is here already is left alone."""
+def pull(
+    name: str, *, progress: PullProgress | None = None, repair: bool = False, timeout: float = sources.TIMEOUT
+) -> tuple[ModelStatus, ...]:
+    """Bring a model's or a profile's files here, given up if no megabyte comes in `timeout` seconds; what is here is left alone."""
     known = catalog()
     profile = known.profile(name)
     shown = progress or PullProgress()
     models = select([name])
     for model in models:
         try:
-            store.pull(model, directory(model), shown, repair=repair)
+            store.pull(model, directory(model), shown, repair=repair, timeout=timeout)
         except OSError as error:
             folder = directory(model)
             full = sources.is_no_room(error)

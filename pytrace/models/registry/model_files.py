@@ -19,7 +19,7 @@ import msgspec
 
 from pytrace.errors import DownloadError, ModelFileError
 from pytrace.models.registry import downloads as sources
-from pytrace.models.registry.downloads import PullProgress
+from pytrace.models.registry.downloads import PullProgress, Watch
 from pytrace.models.registry.known_models import EncoderSettings, Model, ModelFile
 from pytrace.storage.files import flush, replace_file
 from pytrace.storage.foreign_json import read_json
@@ -67,7 +67,7 @@ def inspect(model: Model, folder: Path, *, hashed: bool) -> tuple[FileStatus, ..
     return tuple(files)
 
 
-def pull(model: Model, folder: Path, progress: PullProgress, *, repair: bool) -> None:
+def pull(model: Model, folder: Path, progress: PullProgress, *, repair: bool, timeout: float) -> None:
     """Fetch into `folder` what a model lacks there; with `repair`, also what has the wrong hash."""
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / ".lock", lambda: progress.note(f"another process is pulling {model.name}; waiting for it")):
@@ -77,7 +77,7 @@ def pull(model: Model, folder: Path, progress: PullProgress, *, repair: bool) ->
             sha256, size = _expected(file, _read_record(folder))
             state, _ = _state(folder / file.path, sha256, size, hashed=repair)
             if state not in {"ok", "present"}:
-                _pull_file(model, file, folder, progress)
+                _pull_file(model, file, folder, progress, timeout)
         for path, content in _settings_files(model.settings).items():
             target = folder / path
             if not target.exists() or target.read_bytes() != content:
@@ -85,7 +85,7 @@ def pull(model: Model, folder: Path, progress: PullProgress, *, repair: bool) ->
                 replace_file(target, content)
 
 
-def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgress) -> None:
+def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgress, timeout: float) -> None:
     target = folder / file.path
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.partial")
@@ -96,12 +96,12 @@ def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgre
         if len(file.sources) == 1 and address.kind == "hf":
             # Straight into `partial`, so that a large file is neither stored nor begun twice.
             with progress.file(label, file.size) as report:
-                sources.hub_file(address, partial, report)
+                sources.hub_file(address, partial, Watch(report, timeout, file.size))
             with partial.open("rb") as stream:
                 os.fsync(stream.fileno())
                 pin = _pin(stream)
         else:
-            pin = _joined(file, folder, partial, label, progress)
+            pin = _joined(file, folder, partial, label, progress, timeout)
         _accept(file, folder, label, pin)
     except BaseException as error:
         # A wrong hash must not be taken for a good start, and a full disk wants its room back; of anything else, whole
@@ -113,7 +113,7 @@ def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgre
     flush(target.parent)
 
 
-def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: PullProgress) -> _Pin:
+def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: PullProgress, timeout: float) -> _Pin:
     """Append the sources to `partial`, each checked as it arrives, and go on after those that it holds already."""
     workspace = Path(tempfile.mkdtemp(prefix=".work-", dir=folder))
     several = len(file.sources) > 1
@@ -127,7 +127,7 @@ def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: 
                 piece, length = hashlib.sha256(), 0
                 with (
                     progress.file(which, source.download) as report,
-                    sources.opened(source.uri, workspace, report) as stream,
+                    sources.opened(source.uri, workspace, Watch(report, timeout, source.download)) as stream,
                 ):
                     # One byte more than there may be shows a file that is too long without storing all of it.
                     for block in _blocks(stream, sys.maxsize if limit is None else limit + 1):

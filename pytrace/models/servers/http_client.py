@@ -76,10 +76,11 @@ class HttpClient:
         self._largest_answer = LARGEST_ANSWER if largest_answer is None else largest_answer
         self._http = httpx = _library()
         headers = {"accept-encoding": "identity", "user-agent": user_agent}
-        self._key = ""
+        self._hide_key = _hider("")
         if key := os.environ.get(api_key_env):
-            self._key = _checked_key(key, api_key_env)
-            headers["authorization"] = f"Bearer {self._key}"
+            key = _checked_key(key, api_key_env)
+            self._hide_key = _hider(key)
+            headers["authorization"] = f"Bearer {key}"
             if self.parts.scheme == "http" and not _is_local(self.parts):
                 warnings.warn(
                     f"the key in {api_key_env} goes to {self.origin} unencrypted, for all on the way to read; use https, "
@@ -131,16 +132,6 @@ class HttpClient:
             raise
         finally:
             future.cancel()
-
-    def _hide_key(self, error: BaseException | None) -> None:
-        """Take the key out of a message and those that led to it: a server may repeat what it was sent."""
-        # Its beginnings too, for excerpts end anywhere; the longest first.
-        for length in range(len(self._key), _SHORTEST_KEY - 1, -1):
-            each = error
-            while each is not None:
-                said = self._key[:length]
-                each.args = tuple(one.replace(said, _HIDDEN) if isinstance(one, str) else one for one in each.args)
-                each = each.__cause__ or each.__context__
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for one piece of work; what interrupts the waiting cancels the work."""
@@ -389,6 +380,22 @@ def _checked_key(key: str, variable: str) -> str:
             f"the environment variable {variable} holds no usable key: one word of printable ASCII is needed"
         )
     return key
+
+
+def _hider(key: str) -> Callable[[BaseException], None]:
+    """Return what takes a key out of a message and of those that led to it: a server may repeat what it was sent."""
+
+    # The key is in here, so that no attribute shows it.
+    def hide(error: BaseException) -> None:
+        # Its beginnings too, the longest first, for excerpts end anywhere.
+        for length in range(len(key), _SHORTEST_KEY - 1, -1):
+            each: BaseException | None = error
+            while each is not None:
+                said = (one.replace(key[:length], _HIDDEN) if isinstance(one, str) else one for one in each.args)
+                each.args = tuple(said)
+                each = each.__cause__ or each.__context__
+
+    return hide
 
 
 def _is_local(parts: SplitResult) -> bool:
