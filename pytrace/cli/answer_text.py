@@ -43,7 +43,9 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
         _print_coverage(evidence.derivation, by_id, explain=explain)
     if explain:
         written = evidence.derivation.triples if isinstance(evidence.derivation, WrittenTriples) else ()
-        _print_section("Triples written from the question", [f"  {triple.text}" for triple in written])
+        _print_section(
+            "Triples written from the question", [f"  {common.printable(triple.text)}" for triple in written]
+        )
         thoughts = enumerate(evidence.reasoning.rationale, 1)
         _print_section("Thoughts", [f"  {number}. {sentence}" for number, sentence in thoughts])
         queries = enumerate(evidence.reasoning.queries, 1)
@@ -69,8 +71,7 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: b
     queries = evidence.reasoning.queries
     if evidence.kind in {"sentences", "mixed", "facts"}:
         for entry in evidence.context:
-            # What a knowledge base said may come from a stranger's server, documents are the user's own.
-            common.print_text(f"  {common.printable(_shorten(entry)) if queries else _shorten(entry)}")
+            common.print_text(f"  {common.printable(_shorten(entry))}")
     if evidence.kind == "facts":
         stores = dict.fromkeys(query.store for query in queries if query.facts)
         common.print_text(f"Facts of {', '.join(map(common.printable, stores))}.")
@@ -79,7 +80,7 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: b
     more = f" and {len(titles) - _TITLES} more" if len(titles) > _TITLES else ""
     what = "passages" if any(by_id[id].is_passage for id in evidence.document_ids if id in by_id) else "documents"
     shown = f"Read from {len(titles)} {what}: {', '.join(titles[:_TITLES])}{more}"
-    common.print_text(shown if titles else "Read from no document.")
+    common.print_text(common.printable(shown) if titles else "Read from no document.")
     for document in (by_id.get(document_id) for document_id in evidence.document_ids if explain):
         if document is not None and document.source:
             common.print_styled(common.printable(f"  from {document.citation()}"), "dim")
@@ -154,11 +155,12 @@ def _print_chain(number: int, chain: Chain, by_id: dict[str, Document], *, expla
         support = "" if document is None else f'{document.title}: "{_shorten(supporting_sentence(triple, by_id))}"'
         # A sentence is its own support; saying it twice would help nobody.
         own_support = support and isinstance(triple, TextUnit)
-        common.print_text(f"  {position + 1}. {support if own_support else triple.text}{probability}")
+        shown = support if own_support else triple.text
+        common.print_text(common.printable(f"  {position + 1}. {shown}{probability}"))
         if support and not own_support:
-            common.print_styled(f"     {support}", "dim")
+            common.print_styled(common.printable(f"     {support}"), "dim")
         if explain and document is not None and document.source:
-            common.print_styled(f"     from {document.citation(triple.sentence)}", "dim")
+            common.print_styled(common.printable(f"     from {document.citation(triple.sentence)}"), "dim")
 
 
 def _shorten(text: str, width: int = 240) -> str:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from pytrace.errors import PytraceError
+from pytrace.storage import text as texts
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
@@ -30,6 +33,11 @@ _R = TypeVar("_R")
 
 FAILED = 1
 WRONG_INPUT = 2
+
+printable = texts.printable
+# What lays text out in lines; all else that is no character of a text is escaped where it is printed.
+_LAYOUT = "\t\n"
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 
 # Seconds between two lines of progress where there is no terminal to draw on.
 PLAIN_INTERVAL = 10.0
@@ -41,6 +49,9 @@ _WINDOW = 60.0
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """Run a click command; turn whatever it raises into one sentence on stderr and an exit status."""
+    if not _open_streams():
+        remark("standard output is closed, so that no result could get out; give it a file, or /dev/null")
+        return FAILED
     for stream in (sys.stdout, sys.stderr):
         # A lone surrogate from broken input, or a terminal in an old locale, must not be what kills the program.
         reconfigure = getattr(stream, "reconfigure", None)
@@ -61,6 +72,20 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
+def _open_streams() -> bool:
+    """Open standard streams that are closed, for files would take their places; false if there is no stdout."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which gets the lowest number that is free
+    there = sys.stdout is not None
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+    return there
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as one line, without the place in our code that Python would name."""
     remark(str(message))
@@ -74,12 +99,12 @@ def _failed(error: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help text
-        click.echo(error.format_message(), err=True)
+        _say(error.format_message())
         return WRONG_INPUT
     if os.environ.get("PYTRACE_DEBUG") == "1" and not isinstance(error, click.ClickException | click.Abort):
-        traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)))
     status, sentence = _explain(error)
-    remark(" ".join(sentence.splitlines()))
+    remark(sentence)
     try:
         sys.stdout.flush()
     except OSError:
@@ -90,18 +115,19 @@ def _failed(error: BaseException) -> int:
 def _explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, PytraceError):
         return error.exit_code, str(error)
-    if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx is not None else "pytrace"
-        return WRONG_INPUT, f"{error.format_message().rstrip('.')} (see '{where} --help')"
     if isinstance(error, click.ClickException):
-        return error.exit_code, error.format_message()
+        sentence = " ".join(error.format_message().split())  # it lists choices a line each
+        if not isinstance(error, click.UsageError):
+            return error.exit_code, sentence
+        where = error.ctx.command_path if error.ctx is not None else "pytrace"
+        return WRONG_INPUT, f"{sentence.rstrip('.')} (see '{where} --help')"
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return FAILED, "interrupted"
     if isinstance(error, MemoryError):
         return FAILED, "there is not enough memory; use a smaller model, fewer threads or fewer inputs at a time"
     if isinstance(error, OSError) and error.errno is not None:
         return _explain_os(error)
-    message = str(error).strip() or "no message"
+    message = " ".join(str(error).split()) or "no message"
     return FAILED, (
         f"unexpected {type(error).__name__} ({message}); this is a fault in pytrace: run again with PYTRACE_DEBUG=1 for the "
         "traceback and report it"
@@ -131,7 +157,7 @@ def json_bytes(value: object) -> bytes:
         text = msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
         text = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value, enc_hook=_plain)))
-    return msgspec.json.format(text, indent=2)
+    return texts.printable_json(msgspec.json.format(text, indent=2).decode()).encode()
 
 
 def stream_json(head: dict[str, object], lists: dict[str, Iterable[object]]) -> None:
@@ -165,14 +191,6 @@ def _without_surrogates(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_without_surrogates(item) for item in value]
     return value
-
-
-def printable(text: object) -> str:
-    """Escape what would move a terminal's cursor, turn its text around or cannot be encoded."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1]  # line feed becomes \n, escape \x1b
-        for character in str(text)
-    )
 
 
 def figure(value: float | None, form: str) -> str:
@@ -216,7 +234,13 @@ def messages() -> Console:
 
 def remark(text: str) -> None:
     """Print a line on stderr that is no part of the result."""
-    click.echo(f"pytrace: {text}", err=True)
+    _say(f"pytrace: {printable(text)}")
+
+
+def _say(text: str) -> None:
+    """Print on stderr, without the passwords of addresses; what nobody can hear is no reason to fail."""
+    with suppress(OSError):
+        click.echo(printable(_PASSWORD.sub("…@", text), kept=_LAYOUT), err=True)
 
 
 def remark_first(lines: Sequence[str], most: int, more: str = "") -> None:
@@ -239,29 +263,29 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
 
 
 def print_text(text: str = "") -> None:
-    """Print a line of text as it is on stdout."""
-    click.echo(text)
+    """Print text on stdout, escaped but for tabs and line ends."""
+    click.echo(printable(text, kept=_LAYOUT))
 
 
 def print_styled(text: str, style: str = "bold") -> None:
-    """Print a line in a style on a terminal, and as it is in a pipe."""
+    """Print text as `print_text` does, on a terminal in a style."""
     console = output()
     if console.is_terminal:
-        console.print(Text(text, style=style))
+        console.print(Text(printable(text, kept=_LAYOUT), style=style))
     else:
-        click.echo(text)
+        print_text(text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """Print a table: drawn and fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
+    """Print a table, its cells escaped: fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
     if title:
         print_text(f"\n{title}")
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
     console = output()
     if console.is_terminal:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(Text(printable(column)), overflow="fold")
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)
@@ -339,7 +363,7 @@ def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
     bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
     # Invisible until the first item is done: nothing is shown for work that does not begin.
-    task = None if bar is None else bar.add_task(what, total=total, visible=False, pace="")
+    task = None if bar is None else bar.add_task(escape(printable(what)), total=total, visible=False, pace="")
 
     def advance(count: int = 1) -> None:
         nonlocal done, shown

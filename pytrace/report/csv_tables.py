@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -19,9 +20,11 @@ from pytrace.report.page_texts import clean, value_at
 from pytrace.storage.files import atomic_output
 
 # What begins a formula in some spreadsheet, the wide forms of the East included.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_FORMULA = "=+\\-@\t\r\n＝＋－＠"
 # Spreadsheets pass over spaces at the beginning, and over marks that cannot be seen.
 _UNSEEN = " \u00a0\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+# A spreadsheet set to another separator begins a cell behind each semicolon, tab or line end.
+_BEGINNING = re.compile(f"(^|[;\t\r\n])(?=[{_UNSEEN}]*[{_FORMULA}])")
 
 # The columns of each table, and where in a record their values stand.
 COLUMNS = msgspec.json.decode(
@@ -65,7 +68,7 @@ def _cell(value: Value) -> str | float | None:
     if value is None or isinstance(value, int | float):
         return int(value) if isinstance(value, bool) else value
     text = clean(value if isinstance(value, str) else " | ".join(value)).replace("\0", "\ufffd")
-    return f"'{text}" if text.lstrip(_UNSEEN).startswith(_FORMULA) else text
+    return _BEGINNING.sub(r"\1'", text)
 
 
 def _question(result: Result) -> dict[str, object]:

@@ -1,10 +1,35 @@
-"""Text as files and databases can hold it: lone surrogates, which have no UTF-8, escaped or kept as bytes."""
+"""Text as files, databases and terminals can take it: what has no UTF-8, and what steers a terminal, is escaped."""
 
 from __future__ import annotations
 
 import json
+import unicodedata
 
 import msgspec
+
+# They join letters or part them where Persian, Indic languages and emoji are spelled so, and move nothing.
+_JOINERS = "\u200c\u200d"
+
+
+def printable(text: object, kept: str = "") -> str:
+    """Escape what would move a terminal's cursor, turn its text around, be seen by nobody or not be encoded, but for what is `kept`."""
+    return "".join(
+        character if _shows(character) or character in kept else ascii(character)[1:-1]  # escape becomes \x1b
+        for character in str(text)
+    )
+
+
+def printable_json(text: str) -> str:
+    """Escape the same within JSON, as JSON does: it says the same."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _shows(character) or character == "\n" else json.dumps(character)[1:-1] for character in text
+    )
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs" or character in _JOINERS
 
 
 def storable(text: str) -> str:

