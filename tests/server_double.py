@@ -256,14 +256,17 @@ class _Handler(BaseHTTPRequestHandler):
                 "logprobs": logprobs,
                 "finish_reason": choice["finish_reason"] if last else None,
             }
-            self.wfile.write(f"data: {json.dumps({'choices': [event]})}\n\n".encode())
+            self.event({"choices": [event]})
             self.wfile.flush()
         if not written:
-            self.wfile.write(
-                f"data: {json.dumps({'choices': [{**choice, 'text': '', 'logprobs': None}]})}\n\n".encode()
-            )
-        self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
+            self.event({"choices": [{**choice, "text": "", "logprobs": None}]})
+        self.event({"choices": [], "usage": usage})
+        self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
+
+    def event(self, event: object) -> None:
+        """Send an event of a stream."""
+        self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def _chat(self, body: dict[str, Any]) -> None:
         model = self.server.model

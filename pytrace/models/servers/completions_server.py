@@ -21,11 +21,11 @@ from pytrace.models.llama.generation import LONGEST_PERIOD, REPEATED_TIMES, REPE
 from pytrace.models.servers.dialects import (
     FORCED,
     PROBE,
+    Logprobs,
     Rendered,
     Sampling,
     ServerDialect,
     TokenizingDialect,
-    field,
     finish_of,
     log_probability,
     option_scores,
@@ -39,6 +39,10 @@ _MESSAGE_TOKENS = 8
 # Batches of other shapes round otherwise, a quantised model by a few tenths at worst.
 _AGREEMENT = 0.5
 _PIECE = re.compile(r"\s*(?:\w+|[^\w\s]|$)")
+
+
+class _Text(msgspec.Struct):
+    text: str
 
 
 class CompletionsDialect(ServerDialect):
@@ -88,14 +92,16 @@ class CompletionsDialect(ServerDialect):
         """Return the log-probabilities of the likeliest next tokens by their spelling."""
         if isinstance(prompt.content, str):
             choice, usage = await self.next_token(prompt, logprobs=top)
-            listed = ((choice.get("logprobs") or {}).get("top_logprobs") or [None])[0] or {}
-            return {token: log_probability(value, "/v1/completions") for token, value in listed.items()}, usage
+            listed = ((choice.logprobs or Logprobs()).top_logprobs or [None])[0] or {}
+            where = self.where("/v1/completions")
+            return {token: log_probability(value, where) for token, value in listed.items()}, usage
         choice, usage = await self.next_token(prompt, logprobs=True, top_logprobs=min(top, 20))
         known: dict[str, float] = {}
-        for entry in ((choice.get("logprobs") or {}).get("content") or [{}])[0].get("top_logprobs") or ():
-            value = log_probability(entry.get("logprob"), "/v1/chat/completions")
-            # Two tokens may be spelled alike where bytes make no character.
-            known[entry["token"]] = float(np.logaddexp(known.get(entry["token"], -math.inf), value))
+        for first in ((choice.logprobs or Logprobs()).content or ())[:1]:
+            for entry in first.top_logprobs or ():
+                value = log_probability(entry.logprob, self.where("/v1/chat/completions"))
+                # Two tokens may be spelled alike where bytes make no character.
+                known[entry.token] = float(np.logaddexp(known.get(entry.token, -math.inf), value))
         return known, usage
 
     async def count(self, text: str) -> int:
@@ -125,18 +131,16 @@ class CompletionsDialect(ServerDialect):
         """Write one text, cut afterwards where it only repeats itself."""
         choice, usage = await self.complete(prompt, self._sampling(how), how.largest_answer)
         if isinstance(prompt.content, str):
-            text = choice.get("text")
+            text = choice.text or ""
+        elif choice.message is None:
+            raise ServerError(f"{self.where('/v1/chat/completions')}: the answer has no message; is it a model server?")
         else:
-            text = field(choice, "/v1/chat/completions", "message", "content")
-        if text is not None and not isinstance(text, str):
-            raise ServerError(
-                f"the server of {self.model} writes {text!r} in place of a text; is it a language model server?"
-            )
+            text = choice.message.content or ""
         finish = finish_of(choice)
-        pieces = _PIECE.findall(text or "")
+        pieces = _PIECE.findall(text)
         if (end := _runs_away_at(pieces)) is not None:
             text, finish = "".join(pieces[:end]), "repetition"
-        return Completion(text or "", usage.generated_tokens, finish, math.nan), usage
+        return Completion(text, usage.generated_tokens, finish, math.nan), usage
 
     async def label_scores(self, prompt: Rendered, labels: Sequence[str]) -> tuple[OptionScores, Usage]:
         """Score labels by the spelling of the likeliest tokens."""
@@ -159,16 +163,19 @@ class CompletionsDialect(ServerDialect):
             raise ServerError(
                 f"the server of {self.model} tells no log-probability for the first token; begin with a prompt"
             )
-        return np.array([log_probability(score, "/v1/completions") for score in wanted]), usage
+        return np.array(wanted, dtype=np.float64), usage
 
     async def _echoed(self, text: str, count: int) -> tuple[list[int], list[float | None], Usage]:
         """Return where the tokens of an echoed text begin and their log-probabilities, without what was written after it."""
         choice, usage = await self.next_token(Rendered(text, count), logprobs=1, echo=True)
-        logprobs = choice.get("logprobs") or {}
-        offsets = logprobs.get("text_offset") or []
-        scores = logprobs.get("token_logprobs") or []
-        if len(offsets) != len(scores) or not all(isinstance(offset, int) for offset in offsets):
-            raise ServerError("/v1/completions: the echoed prompt's tokens and offsets do not fit together")
+        logprobs, where = choice.logprobs or Logprobs(), self.where("/v1/completions")
+        offsets = logprobs.text_offset or []
+        # The first token of all has none.
+        scores = [None if value is None else log_probability(value, where) for value in logprobs.token_logprobs or ()]
+        if len(offsets) != len(scores):
+            raise ServerError(
+                f"{where}: the echoed prompt's tokens (token_logprobs) and offsets (text_offset) do not fit together"
+            )
         inside = [index for index, offset in enumerate(offsets) if offset < len(text)]
         return [offsets[index] for index in inside], [scores[index] for index in inside], usage
 
@@ -256,16 +263,15 @@ class LlamaCppPythonDialect(TokenizingDialect, CompletionsDialect):
         for index, token in enumerate(tokens):
             before = prompt.content
             if index:
-                answer = await self.post("/extras/detokenize", {"tokens": tokens[:index]})
-                before += str(field(answer, "/extras/detokenize", "text"))
+                before += (await self.asked("/extras/detokenize", {"tokens": tokens[:index]}, _Text)).text
             forced = {str(token): FORCED}
             choice, usage = await self.next_token(Rendered(before, length + index), logprobs=1, logit_bias=forced)
-            value = field(choice, "/v1/completions", "logprobs", "token_logprobs", 0)
+            value = ((choice.logprobs or Logprobs()).token_logprobs or [None])[0]
             if usage.prompt_tokens != length + index:
                 raise ModelError(
                     f"{text!r} cannot be scored after its prompt: the server of {self.model} takes text alone and cuts it into "
                     f"{usage.prompt_tokens} tokens where {length + index} were meant; use llama-server"
                 )
-            scores[index] = log_probability(value, "/v1/completions")
+            scores[index] = log_probability(value, self.where("/v1/completions"))
             evaluated += 1 if index else usage.evaluated_tokens
         return scores, Usage(1, length + max(len(tokens) - 1, 0), evaluated, 0, len(tokens)) if tokens else Usage()

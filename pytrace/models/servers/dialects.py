@@ -10,32 +10,108 @@ import abc
 import asyncio
 import math
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
+from pytrace.errors import InputError, LogitsUnavailableError, ModelError, ServerError
 from pytrace.models.base_model import label_forms
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.llama.generation import runs_away
 from pytrace.models.servers.http_client import HttpClient
 from pytrace.records import Usage
 
+_T = TypeVar("_T")
 Finish = Literal["end", "stop", "length", "repetition"]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 # The logarithm of float32's smallest number: a probability that underflowed is at most that.
 UNDERFLOW = -103.28
 KEPT_TEXTS = 20_000
 # Events of a stream beyond one a token: those that begin and end it, and tell what it cost.
 _MORE_EVENTS = 16
+_REMEDY = "is this the kind of server it is taken for (dialect)?"
 # A prompt whose only use is to see what comes back.
 PROBE = "The sky is"
 # Around a message's number it stands for the message in a template: a private-use character, which no template touches.
 _MARK = "\ue000"
 # Added to a logit it makes a token the likeliest; the log-probabilities that come back are those before it.
 FORCED = 1e4
+
+
+class Tokens(msgspec.Struct):
+    """What every tokenizer answers."""
+
+    tokens: list[Count]
+
+
+class ListedToken(msgspec.Struct):
+    """One of the likeliest tokens in a chat."""
+
+    token: str
+    logprob: object = None
+
+
+class ChatToken(msgspec.Struct):
+    """A token of a chat's answer."""
+
+    top_logprobs: list[ListedToken] | None = None
+
+
+class Logprobs(msgspec.Struct):
+    """Log-probabilities in the shape of OpenAI's completions, or in that of its chats (`content`)."""
+
+    tokens: list[str] | None = None
+    token_logprobs: list[object] | None = None
+    top_logprobs: list[dict[str, object] | None] | None = None
+    text_offset: list[int] | None = None
+    content: list[ChatToken] | None = None
+
+
+class PromptToken(msgspec.Struct):
+    """What vLLM tells of a prompt's token."""
+
+    logprob: object = None
+
+
+class Message(msgspec.Struct):
+    """A chat's answer."""
+
+    content: str | None = None
+
+
+class Choice(msgspec.Struct):
+    """A text, or a piece of one."""
+
+    text: str | None = None
+    message: Message | None = None
+    logprobs: Logprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+    prompt_logprobs: list[dict[str, PromptToken] | None] | None = None
+
+
+class PromptDetails(msgspec.Struct):
+    """What a prompt cost less than its length."""
+
+    cached_tokens: Count | None = None
+
+
+class Counts(msgspec.Struct):
+    """What an answer cost."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class OpenAiAnswer(msgspec.Struct):
+    """An answer in OpenAI's shape, or an event of one; servers add fields as they like."""
+
+    choices: list[Choice]
+    usage: Counts | None = None
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -87,7 +163,7 @@ class ServerDialect(abc.ABC):
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Learn what the server says of itself; `listed` is the model's entry in its list of models."""
         length = listed.get("max_model_len") or listed.get("context_length")
-        if isinstance(length, int) and length > 0:
+        if type(length) is int and length > 0:
             self.context = length
         self.identity = {key: listed[key] for key in ("root", "max_model_len") if listed.get(key) is not None}
 
@@ -97,18 +173,28 @@ class ServerDialect(abc.ABC):
         """Ask the server about its model: one of several models wants to know which is meant."""
         return await self.client.post(path, {"model": self.model, **body}, missing=missing, largest=largest)
 
-    async def next_token(self, prompt: Rendered, **settings: Any) -> tuple[dict[str, Any], Usage]:
+    async def asked(self, path: str, body: Mapping[str, Any], kind: type[_T], *, largest: int | None = None) -> _T:
+        """Ask the server about its model; its answer must be of a kind."""
+        return shaped(await self.post(path, body, largest=largest), self.where(path), kind)
+
+    def where(self, path: str) -> str:
+        """Name a place of the server in messages."""
+        return f"{self.client.origin}{path}"
+
+    async def next_token(self, prompt: Rendered, **settings: Any) -> tuple[Choice, Usage]:
         """Have one token written by OpenAI's completions; return the answer's first choice, and what it cost."""
         return await self.complete(prompt, {"max_tokens": 1, "temperature": 0.0, **settings})
 
     async def complete(
         self, prompt: Rendered, settings: Mapping[str, Any], largest: int | None = None
-    ) -> tuple[dict[str, Any], Usage]:
+    ) -> tuple[Choice, Usage]:
         """Ask OpenAI's completions, or its chat where the prompt is messages."""
         chat = isinstance(prompt.content, list) and isinstance(prompt.content[0], dict)
         path, name = ("/v1/chat/completions", "messages") if chat else ("/v1/completions", "prompt")
-        answer = await self.post(path, {name: prompt.content, **settings}, largest=largest)
-        return field(answer, path, "choices", 0), usage_of(answer, prompt.count)
+        answer = await self.asked(path, {name: prompt.content, **settings}, OpenAiAnswer, largest=largest)
+        if not answer.choices:
+            raise ServerError(f"{self.where(path)}: the answer has no choices; {_REMEDY}")
+        return answer.choices[0], usage_of(answer.usage, prompt.count)
 
     async def gives_logits(self) -> bool:
         """Whether the server gives log-probabilities: asked once, by a request for one token."""
@@ -180,7 +266,7 @@ class TokenizingDialect(ServerDialect):
 
     async def post_for_tokens(self, path: str, body: Mapping[str, Any]) -> list[int]:
         """Return the field `tokens` of what the server answers: all three tokenizers call it that."""
-        return msgspec.convert(field(await self.post(path, body), path, "tokens"), list[int])
+        return (await self.asked(path, body, Tokens)).tokens
 
     async def tokens(self, text: str, *, special: bool = False) -> list[int]:
         """Return a text's tokens, none that begin or end a sequence; control tokens in it are read as such if `special`."""
@@ -200,7 +286,7 @@ class TokenizingDialect(ServerDialect):
         """Return the spellings of a label that are single tokens."""
         single = [form for form in await super().label_spellings(label) if await self.count(form) == 1]
         if not single:
-            raise ValueError(
+            raise InputError(
                 f"the option label {label!r} is no single token of {self.model}; use one letter or a short word"
             )
         return single
@@ -230,7 +316,8 @@ def marked(messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 class Writing(abc.ABC):
     """The events of one text being written, which is broken off where it only repeats itself or grows too long."""
 
-    def __init__(self, prompt_tokens: int, max_tokens: int) -> None:
+    def __init__(self, where: str, prompt_tokens: int, max_tokens: int) -> None:
+        self.where = where
         self.prompt_tokens = prompt_tokens
         self.max_tokens = max_tokens
         self.events = 0
@@ -278,22 +365,21 @@ class Writing(abc.ABC):
         return self.finish == "repetition"
 
 
-def finish_of(choice: Mapping[str, Any]) -> Finish:
+def finish_of(choice: Choice) -> Finish:
     """Return why a text ended; vLLM alone tells a stop text from the model's own end (`stop_reason`)."""
-    reason = choice.get("finish_reason")
-    if reason in {"length", "repetition"}:
-        return "length" if reason == "length" else "repetition"
-    return "stop" if isinstance(choice.get("stop_reason"), str) else "end"
+    if choice.finish_reason in {"length", "repetition"}:
+        return "length" if choice.finish_reason == "length" else "repetition"
+    return "stop" if isinstance(choice.stop_reason, str) else "end"
 
 
-def usage_of(answer: Any, prompt_tokens: int) -> Usage:
+def usage_of(counts: Counts | None, prompt_tokens: int) -> Usage:
     """Return what an answer in OpenAI's shape cost; what the server's cache spared counts as not evaluated."""
-    counts = (answer.get("usage") if isinstance(answer, dict) else None) or {}
-    asked = int(counts.get("prompt_tokens") or prompt_tokens)
-    generated = int(counts.get("completion_tokens") or 0)
-    cached = int((counts.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    counts = counts or Counts()
+    asked = counts.prompt_tokens or prompt_tokens
+    generated = counts.completion_tokens or 0
+    details = counts.prompt_tokens_details or PromptDetails()
     # The last token written is never fed back.
-    return Usage(1, asked, max(asked - cached, 0) + max(generated - 1, 0), generated, 1)
+    return Usage(1, asked, max(asked - (details.cached_tokens or 0), 0) + max(generated - 1, 0), generated, 1)
 
 
 def option_scores(
@@ -323,23 +409,17 @@ def option_scores(
 
 def log_probability(value: object, where: str) -> float:
     """Return a log-probability that a server gave."""
-    if isinstance(value, int | float) and value <= 1e-3:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 1e-3:
         # llama-server writes float32's lowest number, about -3.4e38, for what underflowed.
         return UNDERFLOW if value < -1e30 else min(float(value), 0.0)
     raise ServerError(
-        f"{where} answers {value!r} for a log-probability; its model may be damaged, or it is no model server"
+        f"{where} answers {str(value)[:80]!r} for a log-probability (logprob); its model may be damaged, or it is no model server"
     )
 
 
-def field(answer: Any, where: str, *path: str | int) -> Any:
-    """Return what stands at a path of an answer."""
-    value = answer
-    for key in path:
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError) as error:
-            shown = ".".join(map(str, path))
-            raise ServerError(
-                f"{where}: the answer has no {shown}; is this the kind of server it is taken for (dialect)?"
-            ) from error
-    return value
+def shaped(answer: object, where: str, kind: type[_T]) -> _T:
+    """Return an answer as a kind of record; what it lacks, or has of another type, is named."""
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise ServerError(f"{where}: the answer is of another shape ({error}); {_REMEDY}") from error

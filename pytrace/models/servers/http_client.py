@@ -29,6 +29,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 import msgspec
 
 from pytrace.errors import InputError, MissingDependencyError, PytraceError, ServerError, ServerTimeoutError
+from pytrace.storage.foreign_json import decode_json
 
 T = TypeVar("T")
 
@@ -450,8 +451,8 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 
 def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode_json(data, object)
+    except ValueError as error:
         raise ServerError(
             f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a {kind}?"
         ) from error

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,15 +17,16 @@ from pytrace.errors import ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.servers.dialects import (
     FORCED,
+    Count,
     Finish,
     Rendered,
     Sampling,
     TokenizingDialect,
     Writing,
-    field,
     log_probability,
     marked,
     option_scores,
+    shaped,
 )
 from pytrace.records import Usage
 
@@ -38,6 +40,47 @@ _SETTINGS = {
     "response_fields": _FIELDS,
 }
 _GREEDY = {"samplers": ["temperature"], "temperature": 0.0}
+
+
+class _Settings(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Props(msgspec.Struct):
+    default_generation_settings: _Settings | None = None
+    chat_template: str | None = None
+
+
+class _Template(msgspec.Struct):
+    prompt: str
+
+
+class _Listed(msgspec.Struct):
+    id: Count
+    logprob: object = None
+
+
+class _Written(_Listed):
+    """A token that was written, with others that were likely."""
+
+    top_logprobs: list[_Listed] = []
+
+
+class _Timings(msgspec.Struct):
+    prompt_n: Count | None = None
+    predicted_n: Count | None = None
+
+
+class _Answer(msgspec.Struct):
+    """What `/completion` answers, or an event of it."""
+
+    content: str = ""
+    tokens: list[Count] | None = None
+    completion_probabilities: list[_Written] | None = None
+    timings: _Timings | None = None
+    stop: bool = False
+    stop_type: str | None = None
+    tokens_predicted: Count | None = None
 
 
 class LlamaServerDialect(TokenizingDialect):
@@ -54,12 +97,14 @@ class LlamaServerDialect(TokenizingDialect):
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Read `/props` and the model's entry."""
-        props = await self.client.get(f"/props?model={quote(self.model, safe='')}") or {}
-        context = props.get("default_generation_settings", {}).get("n_ctx")
-        self.context = context if isinstance(context, int) and context > 0 else None
-        template = props.get("chat_template")
+        answer = await self.client.get(f"/props?model={quote(self.model, safe='')}")
+        props = shaped(answer or {}, self.where("/props"), _Props)
+        context = (props.default_generation_settings or _Settings()).n_ctx or 0
+        self.context = context if context > 0 else None
+        template = props.chat_template
         self.has_chat = self.prefers_chat = bool(template)
-        meta = listed.get("meta") or {}
+        meta = listed.get("meta")
+        meta = meta if isinstance(meta, dict) else {}
         self.identity = {key: meta.get(key) for key in ("n_params", "size", "n_vocab", "n_ctx_train", "ftype")}
         self.identity["chat_template"] = template
         self._templates: dict[tuple[str, ...], str] = {}
@@ -91,8 +136,8 @@ class LlamaServerDialect(TokenizingDialect):
         messages = prompt.messages()
         roles = tuple(message["role"] for message in messages)
         if roles not in self._templates:
-            answer = await self.post("/apply-template", {"messages": marked(messages)})
-            self._templates[roles] = str(field(answer, "/apply-template", "prompt"))
+            answer = await self.asked("/apply-template", {"messages": marked(messages)}, _Template)
+            self._templates[roles] = answer.prompt
         tokens = await self.filled(self._templates[roles], messages)
         if begin and tokens[:1] != begin:
             tokens = [*begin, *tokens]
@@ -121,7 +166,7 @@ class LlamaServerDialect(TokenizingDialect):
         return await self.client.stream(
             "/completion",
             body,
-            lambda events: _Writing(prompt.count, how.max_tokens).read(events),
+            lambda events: _Writing(self.where("/completion"), prompt.count, how.max_tokens).read(events),
             largest=how.largest_answer,
         )
 
@@ -138,13 +183,20 @@ class LlamaServerDialect(TokenizingDialect):
         """Return the raw log-probabilities of the likeliest next tokens, and of one token whatever its rank."""
         # The token is sampled by force: a token that is no whole character would come without probabilities.
         if token is None:
-            token = (await self.tokens("A"))[0]
+            some = await self.tokens("A")
+            if not some:
+                raise ServerError(f"{self.where('/tokenize')}: the answer has no tokens for 'A'; is its model damaged?")
+            token = some[0]
         forced = {"n_predict": 1, "n_probs": top, "logit_bias": [[token, FORCED]]}
-        answer = await self.post("/completion", {**_SETTINGS, **_GREEDY, "prompt": tokens, **forced})
+        answer = await self.asked("/completion", {**_SETTINGS, **_GREEDY, "prompt": tokens, **forced}, _Answer)
         known: dict[int, float] = {}
-        for entry in ((answer.get("completion_probabilities") if isinstance(answer, dict) else None) or ())[:1]:
-            for listed in (*field(entry, "/completion", "top_logprobs"), entry):
-                known[int(field(listed, "/completion", "id"))] = log_probability(listed.get("logprob"), "/completion")
+        for entry in (answer.completion_probabilities or [])[:1]:
+            for each in (*entry.top_logprobs, entry):
+                if each.id is None:
+                    raise ServerError(
+                        f"{self.where('/completion')}: a token of the answer has no id; is this a llama-server?"
+                    )
+                known[each.id] = log_probability(each.logprob, self.where("/completion"))
         return known, _usage(answer, count)
 
     async def text_scores(self, prompt: Rendered, text: str) -> tuple[NDArray[np.float64], Usage]:
@@ -172,7 +224,7 @@ class LlamaServerDialect(TokenizingDialect):
             if token not in known:
                 known, more = await self._forced(before, 2**20, None, len(before))
                 spent += more
-            scores[index] = log_probability(known.get(token), "/completion")
+            scores[index] = log_probability(known.get(token), self.where("/completion"))
             usage += spent
         # One text, however many requests.
         return scores, Usage(1, prompt.count + len(tokens) - 1, usage.evaluated_tokens, 0, usage.batches, usage.seconds)
@@ -181,11 +233,11 @@ class LlamaServerDialect(TokenizingDialect):
         """Let the server write exactly these tokens; None if it tells the probabilities of others."""
         grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
         span = {"prompt": prompt.content, "n_predict": len(tokens), "n_probs": 1, "grammar": grammar}
-        answer = await self.post("/completion", {**_SETTINGS, **_GREEDY, **span})
-        entries = answer.get("completion_probabilities") or []
-        if [entry.get("id") for entry in entries] != tokens:
+        answer = await self.asked("/completion", {**_SETTINGS, **_GREEDY, **span}, _Answer)
+        entries = answer.completion_probabilities or []
+        if [entry.id for entry in entries] != tokens:
             return None
-        scores = np.array([log_probability(entry.get("logprob"), "/completion") for entry in entries])
+        scores = np.array([log_probability(entry.logprob, self.where("/completion")) for entry in entries])
         usage = _usage(answer, prompt.count)
         return scores, Usage(
             1, prompt.count + len(tokens) - 1, usage.evaluated_tokens + len(tokens) - 1, 0, usage.batches, usage.seconds
@@ -194,22 +246,23 @@ class LlamaServerDialect(TokenizingDialect):
 
 class _Writing(Writing):
     def feed(self, event: dict[str, Any]) -> bool:
-        self.text.append(str(event.get("content", "")))
-        for entry in event.get("completion_probabilities") or ():
-            self.likely.append(log_probability(entry.get("logprob"), "/completion"))
-        if event.get("stop") or "stop_type" in event:
-            self.finish = _FINISHES.get(str(event.get("stop_type")), "length")
-            self.count = int(event.get("tokens_predicted", len(self.tokens)))
-            self.usage = _usage(event, self.prompt_tokens)
+        answer = shaped(event, self.where, _Answer)
+        self.text.append(answer.content)
+        for entry in answer.completion_probabilities or ():
+            self.likely.append(log_probability(entry.logprob, self.where))
+        if answer.stop or answer.stop_type is not None:
+            self.finish = _FINISHES.get(answer.stop_type or "", "length")
+            self.count = len(self.tokens) if answer.tokens_predicted is None else answer.tokens_predicted
+            self.usage = _usage(answer, self.prompt_tokens)
             return True
-        return self.take(event.get("tokens") or ())
+        return self.take(answer.tokens or ())
 
 
-def _usage(answer: Any, prompt_tokens: int) -> Usage:
-    timings = answer.get("timings") if isinstance(answer, dict) else None
-    if not timings:
+def _usage(answer: _Answer, prompt_tokens: int) -> Usage:
+    timings = answer.timings
+    if timings is None:
         return Usage(1, prompt_tokens, prompt_tokens, 0, 1)
-    generated = int(timings.get("predicted_n", 0))
+    generated = timings.predicted_n or 0
     # The last token written is never fed back.
-    evaluated = int(timings.get("prompt_n", prompt_tokens)) + max(generated - 1, 0)
+    evaluated = (prompt_tokens if timings.prompt_n is None else timings.prompt_n) + max(generated - 1, 0)
     return Usage(1, prompt_tokens, evaluated, generated, 1)

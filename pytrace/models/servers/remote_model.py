@@ -216,7 +216,8 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
     """Find out what a server is, and which model it has."""
     listing = await client.get("/v1/models", patient=False)
     entries = listing.get("data") if isinstance(listing, dict) else None
-    models = [entry for entry in entries or () if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    entries = entries if isinstance(entries, list) else []
+    models = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
     if listing is None and model is None:
         raise ServerError(
             f"{client.origin} has no list of models (/v1/models); check the address, or name the model (--llm-model) if this is "
@@ -224,6 +225,11 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
         )
     names = [str(entry["id"]) for entry in models]
     if model is None:
+        if not names:
+            raise ServerError(
+                f"{client.origin}/v1/models: the answer has no list of models with an id each (data); check the address, or name "
+                "the model (--llm-model) if this is a model server"
+            )
         if len(names) != 1:
             raise InputError(
                 f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one (--llm-model)"
@@ -239,12 +245,13 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
 
 
 async def _recognise(client: HttpClient, owner: object) -> str:
-    if owner in {"llamacpp", "vllm"}:
+    if owner in ("llamacpp", "vllm"):  # what is no text may not be hashable
         return LlamaServerDialect.name if owner == "llamacpp" else VllmDialect.name
     if owner == "me":
         schema = await client.get("/openapi.json")
-        title = schema.get("info", {}).get("title", "") if isinstance(schema, dict) else ""
-        if "llama.cpp Python" in str(title):
+        info = schema.get("info") if isinstance(schema, dict) else None
+        title = info.get("title") if isinstance(info, dict) else None
+        if isinstance(title, str) and "llama.cpp Python" in title:
             return LlamaCppPythonDialect.name
     return CompletionsDialect.name
 

@@ -18,24 +18,34 @@ from pytrace.errors import ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt, without_system
 from pytrace.models.servers.dialects import (
     PROBE,
+    Logprobs,
+    OpenAiAnswer,
     Rendered,
     Sampling,
     TokenizingDialect,
     Writing,
-    field,
     finish_of,
     log_probability,
     marked,
     option_scores,
+    shaped,
     usage_of,
 )
 from pytrace.records import Usage
 
 # vLLM takes no longer list of wanted tokens.
 _MOST_WANTED = 128
-_TOKEN = re.compile(r"token_id:(\d+)")
+_TOKEN = re.compile(r"token_id:(\d{1,15})")
 # What control tokens look like: <|im_end|>, </s>, <end_of_turn>, [INST].
 _CONTROL = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z_/]{2,20}\]")
+
+
+class _Version(msgspec.Struct):
+    version: str = ""
+
+
+class _Text(msgspec.Struct):
+    prompt: str
 
 
 class VllmDialect(TokenizingDialect):
@@ -56,8 +66,8 @@ class VllmDialect(TokenizingDialect):
         """Read the version and the model's entry, and see whether there is a chat template."""
         await super().describe(listed)
         answer = await self.client.get("/version")
-        version = str(answer.get("version", "")) if isinstance(answer, dict) else ""
-        numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
+        version = shaped(answer or {}, self.where("/version"), _Version).version
+        numbers = [int(number) for number in re.findall(r"\d{1,9}", version)[:2]]
         self._structured = not numbers or numbers >= [0, 11]
         self._wants_tokens = False
         self._single: dict[str, bool] = {}
@@ -79,10 +89,10 @@ class VllmDialect(TokenizingDialect):
         """Return the log-probabilities of next tokens by id, none if the server gives none, and what they cost."""
         ids = {"logprob_token_ids": list(wanted)} if wanted else {}
         choice, usage = await self.next_token(prompt, logprobs=logprobs, return_tokens_as_token_ids=True, **ids)
-        listed = (((choice.get("logprobs") or {}).get("top_logprobs") or [None])[0] or {}).items()
+        listed = choice.logprobs.top_logprobs if choice.logprobs is not None else None
         known = {
-            int(match[1]): log_probability(value, "/v1/completions")
-            for token, value in listed
+            int(match[1]): log_probability(value, self.where("/v1/completions"))
+            for token, value in ((listed or [None])[0] or {}).items()
             if (match := _TOKEN.fullmatch(token))
         }
         return known, usage
@@ -119,8 +129,8 @@ class VllmDialect(TokenizingDialect):
         messages = prompt.messages()
         if any([len(await self._plain_pieces(message["content"])) > 1 for message in messages]):
             # The template's words and the messages are tokenised apart, so that these bring no control tokens in.
-            template = await self.post("/detokenize", {"tokens": await self._chat(marked(messages))})
-            tokens = await self.filled(str(field(template, "/detokenize", "prompt")), messages)
+            template = await self.asked("/detokenize", {"tokens": await self._chat(marked(messages))}, _Text)
+            tokens = await self.filled(template.prompt, messages)
         else:
             tokens = await self._chat(messages)
         if prompt.answer_start:
@@ -162,7 +172,7 @@ class VllmDialect(TokenizingDialect):
         return await self.client.stream(
             "/v1/completions",
             body,
-            lambda events: _Writing(prompt.count, how.max_tokens).read(events),
+            lambda events: _Writing(self.where("/v1/completions"), prompt.count, how.max_tokens).read(events),
             largest=how.largest_answer,
         )
 
@@ -188,29 +198,28 @@ class VllmDialect(TokenizingDialect):
         assert isinstance(prompt.content, list)
         whole = Rendered([*prompt.content, *tokens], prompt.count + len(tokens))
         choice, usage = await self.next_token(whole, prompt_logprobs=0)
-        rows = field(choice, "/v1/completions", "prompt_logprobs")
-        if not isinstance(rows, list) or len(rows) != whole.count:
-            raise ServerError(
-                "/v1/completions: prompt_logprobs has another length than the prompt; is this a vLLM server?"
-            )
+        rows, where = choice.prompt_logprobs or [], self.where("/v1/completions")
+        if len(rows) != whole.count:
+            raise ServerError(f"{where}: prompt_logprobs has another length than the prompt; is this a vLLM server?")
         scores = np.empty(len(tokens))
         for index, (token, row) in enumerate(zip(tokens, rows[prompt.count :], strict=True)):
-            value = field(row, "/v1/completions prompt_logprobs", str(token), "logprob")
-            scores[index] = log_probability(value, "/v1/completions")
+            told = (row or {}).get(str(token))
+            scores[index] = log_probability(None if told is None else told.logprob, where)
         return scores, msgspec.structs.replace(usage, generated_tokens=0)
 
 
 class _Writing(Writing):
     def feed(self, event: dict[str, Any]) -> bool:
-        if event.get("usage"):
-            self.usage = usage_of(event, self.prompt_tokens)
-        for choice in event.get("choices") or ():
-            self.text.append(str(choice.get("text") or ""))
-            logprobs = choice.get("logprobs") or {}
-            tokens = list(zip(logprobs.get("tokens") or (), logprobs.get("token_logprobs") or (), strict=False))
-            self.likely += [log_probability(value, "/v1/completions") for _, value in tokens]
-            if self.take(str(token) for token, _ in tokens):
+        answer = shaped(event, self.where, OpenAiAnswer)
+        if answer.usage is not None:
+            self.usage = usage_of(answer.usage, self.prompt_tokens)
+        for choice in answer.choices:
+            self.text.append(choice.text or "")
+            logprobs = choice.logprobs or Logprobs()
+            tokens = list(zip(logprobs.tokens or (), logprobs.token_logprobs or (), strict=False))
+            self.likely += [log_probability(value, self.where) for _, value in tokens]
+            if self.take(token for token, _ in tokens):
                 return True
-            if choice.get("finish_reason"):
+            if choice.finish_reason:
                 self.finish = finish_of(choice)
         return False
