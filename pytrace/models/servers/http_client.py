@@ -433,8 +433,8 @@ def _reason(error: Exception) -> str:
 def _excerpt(data: bytes) -> str:
     """Return the beginning of an error's body, its message if it is JSON of the usual shapes, on one line."""
     text = data.decode("utf-8", "replace")
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        body = msgspec.json.decode(data)
+    with contextlib.suppress(ValueError):
+        body = decode_json(data, object)
         for key in ("error", "message", "detail"):
             if isinstance(body, dict) and key in body:
                 body = body[key]
