@@ -109,6 +109,8 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
         )
     for name in () if short else ("rag", "cot", "trace"):
         yield Attack(f"a model that writes escapes: {name}", partial(_ask_hostile_model, folder, name))
+    for shown in () if short else ((), ("--json",)):
+        yield Attack(f"ask a graph of hostile documents {' '.join(shown)}", partial(_ask_graph, folder, shown))
     yield Attack("an endpoint that says escapes", partial(_ask_hostile_endpoint, folder))
     streams = [(line, stream) for line in SHOWN for stream in STREAMS]
     for line, stream in random.sample(streams, 3) if short else streams:
@@ -146,6 +148,17 @@ def _place(folder: Path) -> Path:
     if wrong := command(["kg", "import", "kg.tsv", "--out", "kg"], cwd=folder, codes=(0,), seconds=90):
         raise AssertionError(wrong)
     return folder
+
+
+def _ask_graph(folder: Path, shown: tuple[str, ...]) -> str | None:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        graph = f"{place}/built.kg"
+        return command(
+            ["kg", "build", "--docs", "docs", "--out", graph, "--threads", "1", *shown], cwd=folder, codes=(0,), seconds=90
+        ) or command(
+            ["ask", _QUESTION.replace("\x00", ""), "--kg", graph, "--docs", "docs", "--explain", "--threads", "1", *shown],
+            cwd=folder, codes=(0,), seconds=90,
+        )  # fmt: skip
 
 
 def _ask_hostile_model(folder: Path, method: str) -> str | None:
