@@ -5,6 +5,7 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_beam(module);
   pytrace::bindings::register_fuzzy(module);
   pytrace::bindings::register_runtime(module);
+  pytrace::bindings::register_callbacks(module);
   pytrace::bindings::register_topk(module);
   pytrace::bindings::register_align(module);
   pytrace::bindings::register_cover(module);

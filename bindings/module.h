@@ -8,6 +8,7 @@ namespace pytrace::bindings {
 void register_beam(pybind11::module_& module);
 void register_fuzzy(pybind11::module_& module);
 void register_runtime(pybind11::module_& module);
+void register_callbacks(pybind11::module_& module);
 void register_topk(pybind11::module_& module);
 void register_align(pybind11::module_& module);
 void register_cover(pybind11::module_& module);

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from pytrace import processes
 from pytrace.errors import PytraceError
 from pytrace.storage import text as texts
 
@@ -33,6 +34,7 @@ _R = TypeVar("_R")
 
 FAILED = 1
 WRONG_INPUT = 2
+INTERRUPTED = 130  # as shells say of SIGINT
 
 printable = texts.printable
 # What lays text out in lines; all else that is no character of a text is escaped where it is printed.
@@ -68,6 +70,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
             )
         sys.stdout.flush()  # here, where a full disk is still reported
     except BaseException as error:  # noqa: BLE001 - the last line of defence; nothing may end in a traceback
+        if number := processes.received():  # whatever became of its exception on the way; `processes.leave` says it
+            return 128 + number
         return _failed(error)
     return status if isinstance(status, int) else 0
 
@@ -122,7 +126,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
         where = error.ctx.command_path if error.ctx is not None else "pytrace"
         return WRONG_INPUT, f"{sentence.rstrip('.')} (see '{where} --help')"
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return FAILED, "interrupted"
+        return INTERRUPTED, "interrupted"
     if isinstance(error, MemoryError):
         return FAILED, "there is not enough memory; use a smaller model, fewer threads or fewer inputs at a time"
     if isinstance(error, OSError) and error.errno is not None:

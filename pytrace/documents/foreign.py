@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from pytrace import processes
 from pytrace.documents.formats.worker import Message
 from pytrace.documents.passages import Block, Extracted
 from pytrace.errors import DataError, InputError, MissingDependencyError
@@ -40,7 +41,8 @@ RECOGNISED_SECONDS = 3_600.0
 _MOST_MESSAGE = 1 << 30
 
 _START = (
-    "import sys; sys.path[:] = sys.argv[3:]; from pytrace.documents.formats.worker import serve; "
+    "import sys; sys.path[:] = sys.argv[4:]; from pytrace import processes; processes.end_with(int(sys.argv[3])); "
+    "from pytrace.documents.formats.worker import serve; "
     "serve(int(sys.argv[1]), int(sys.argv[2]))"
 )
 
@@ -123,11 +125,19 @@ class ForeignReader(Closing):
         if self._link is not None and self._process is not None:
             return self._link, self._process
         ours, theirs = Pipe()
-        command = [sys.executable, "-c", _START, str(theirs.fileno()), str(self._megabytes), *sys.path]
+        command = [
+            sys.executable,
+            "-c",
+            _START,
+            str(theirs.fileno()),
+            str(self._megabytes),
+            str(processes.lifeline()),
+            *sys.path,
+        ]
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()], start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[theirs.fileno(), processes.lifeline()], start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )  # fmt: skip
         finally:
             theirs.close()

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import pickle
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytrace import processes
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
 from pytrace.engine.named_passages import name_passages
 from pytrace.errors import WorkerError
-from pytrace.evaluation.run.workers import end_with_parent, outcome
+from pytrace.evaluation.run.workers import outcome
 from pytrace.retrieval.passages.manifest import VectorType
 
 if TYPE_CHECKING:
@@ -88,9 +88,11 @@ def build_in_processes(shards: Shards) -> Iterator[Built]:
     """Build the parts in processes of this machine."""
     context = multiprocessing.get_context("spawn")
     numbers = range(1, shards.processes + 1)
-    with ProcessPoolExecutor(shards.processes, mp_context=context, initializer=_begin) as pool:
+    with ProcessPoolExecutor(shards.processes, mp_context=context, initializer=processes.be_a_worker) as pool:
         try:
-            for result in pool.map(partial(_outcome, shards), numbers):
+            with processes.interrupts_held():
+                results = pool.map(partial(_outcome, shards), numbers)
+            for result in results:
                 yield _built(result)
         except BrokenProcessPool:
             raise WorkerError(f"a process that built a part of the index was ended; {_GOES_ON}") from None
@@ -138,11 +140,6 @@ def joined(reports: Sequence[ReadReport]) -> ReadReport:
         whole.skipped += report.skipped
         whole.warnings += report.warnings
     return whole
-
-
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
-    end_with_parent()
 
 
 def _outcome(shards: Shards, number: int) -> Built | Exception:

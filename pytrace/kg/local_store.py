@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 
+from pytrace import processes
 from pytrace.errors import InputError, PytraceError, StoreError
 from pytrace.kg.entities import check_search
 from pytrace.kg.fact_store import EntityMatch, FactStore, QueryLimits, Relation, check_limits, read_pairs
@@ -26,7 +27,10 @@ from pytrace.kg.store_worker import Packed
 from pytrace.records import Triple
 
 # Started by hand: multiprocessing would run the caller's main module again, which need not be guarded against that.
-_START = "import sys; sys.path[:] = sys.argv[2:]; from pytrace.kg.store_worker import serve; serve(int(sys.argv[1]))"
+_START = (
+    "import sys; sys.path[:] = sys.argv[3:]; from pytrace import processes; processes.end_with(int(sys.argv[2])); "
+    "from pytrace.kg.store_worker import serve; serve(int(sys.argv[1]))"
+)
 # NumPy's linear algebra would start threads, and a process with threads must not fork.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # A process that was told to end does so at once; one that does not is ended.
@@ -176,10 +180,11 @@ class StoreProcess:
     def _start(self) -> tuple[str, int]:
         ours, theirs = Pipe()
         messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        command = [sys.executable, "-c", _START, str(theirs.fileno()), *sys.path]
+        descriptors = [theirs.fileno(), processes.lifeline()]
+        command = [sys.executable, "-c", _START, *map(str, descriptors), *sys.path]
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, pass_fds=[theirs.fileno()],
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, pass_fds=descriptors,
                 env={**os.environ, **_ENVIRONMENT}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:

@@ -8,19 +8,18 @@ either side of the pipe but that. A process ends when this one is gone, however 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
+from pytrace import processes
 from pytrace.errors import InputError, PytraceError, WorkerError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.run.runner import Batch, Method, answer_batch
@@ -82,7 +81,7 @@ class _Worker:
         self._number = number
         process = context.Process(target=_serve, args=(theirs, make), name=f"pytrace worker {number}", daemon=True)
         try:
-            with _interrupts_held():
+            with processes.interrupts_held():
                 process.start()
         except OSError as error:
             self.link.close()
@@ -180,9 +179,7 @@ def portable(error: Exception) -> Exception:
 
 def _serve(link: Connection, make: bytes) -> None:
     """Be a worker: make the methods, then answer batches until there are no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    end_with_parent()
+    processes.be_a_worker()
     methods = outcome(partial(make_methods, make))
     if isinstance(methods, Exception):
         _send(link, methods)
@@ -202,25 +199,3 @@ def _send(link: Connection, message: object) -> bool:
     except OSError:
         return False
     return True
-
-
-def end_with_parent() -> None:
-    """Let this process end when the one that started it is gone, even from the middle of its work."""
-    threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold interrupts back: a process that is just starting, which inherits this, would die of one with a traceback."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -12,8 +12,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from pytrace import processes
+
 _T = TypeVar("_T")
-_START = "import sys; sys.path[:] = sys.argv[4:]; from pytrace.models.llama.child import _serve; _serve(*sys.argv[1:4])"
+_START = (
+    "import sys; sys.path[:] = sys.argv[5:]; from pytrace import processes; processes.end_with(int(sys.argv[4])); "
+    "from pytrace.models.llama.child import _serve; _serve(*sys.argv[1:4])"
+)
 
 
 class ChildFailedError(Exception):
@@ -29,10 +34,10 @@ def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], time
     call = msgspec.json.encode(arguments).decode()
     try:
         with tempfile.TemporaryFile() as result:
-            number = result.fileno()
-            command = [sys.executable, "-c", _START, function.__module__, function.__qualname__, str(number), *sys.path]
+            names, descriptors = (function.__module__, function.__qualname__), (result.fileno(), processes.lifeline())
+            command = [sys.executable, "-c", _START, *names, *map(str, descriptors), *sys.path]
             done = subprocess.run(
-                command, input=call, capture_output=True, text=True, errors="replace", pass_fds=[number],
+                command, input=call, capture_output=True, text=True, errors="replace", pass_fds=descriptors,
                 timeout=timeout, check=False,
             )  # fmt: skip
             result.seek(0)

@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace import _core
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
 from pytrace.models.llama import extra_buffers as llama_buffers
 from pytrace.models.registry.model_files import check_gguf
-
-GGML_LOG_LEVEL_ERROR = 4
-_errors: list[str] = []
 
 
 @functools.cache
@@ -34,16 +32,16 @@ def library() -> Any:
             "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
         ) from error
 
-    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-    def remember(level: int, text: bytes, _: object) -> None:
-        if level == GGML_LOG_LEVEL_ERROR:
-            _errors.append(text.decode("utf-8", "replace").strip())
-            del _errors[8:]
-
-    llama_cpp.llama_log_set(remember, ctypes.c_void_p(0))
-    library.callback = remember  # type: ignore[attr-defined]  # the C side keeps only a pointer
+    # Where it aborts, ggml would start a debugger, which prints on stdout.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    llama_cpp.llama_log_set(_native(llama_cpp.llama_log_callback, "log"), ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
     return llama_cpp
+
+
+def _native(kind: Any, name: str) -> Any:
+    """Return a function of the core as llama.cpp calls it back."""
+    return kind(_core.callback_addresses()[name])
 
 
 def supports_gpu_offload() -> bool:
@@ -63,7 +61,7 @@ def require_offload(gpu_layers: int) -> None:
 
 def why() -> str:
     """Return what llama.cpp said went wrong last: the first error names the cause, later ones the functions that gave up."""
-    return next(filter(None, _errors), "it gives no reason")
+    return next(filter(None, map(str.strip, _core.logged_errors())), "it gives no reason")
 
 
 class LlamaRuntime:
@@ -90,8 +88,10 @@ class LlamaRuntime:
         model_parameters = c.llama_model_default_params()
         model_parameters.n_gpu_layers = gpu_layers
         model_parameters.use_extra_bufts = bool(llama_buffers.prepare(c))
-        _errors.clear()
+        model_parameters.progress_callback = _native(c.llama_progress_callback, "progress")
+        _core.clear_logged_errors()
         self._model = c.llama_model_load_from_file(os.fsencode(path), model_parameters)
+        _core.raise_interruption()
         if not self._model:
             raise ModelFileError(f"{path}: llama.cpp cannot load this model: {why()}; pull it again or choose another")
         self._vocabulary = c.llama_model_get_vocab(self._model)
@@ -124,6 +124,7 @@ class LlamaRuntime:
         context_parameters.n_threads = threads
         context_parameters.n_threads_batch = threads
         context_parameters.kv_unified = True
+        context_parameters.abort_callback = _native(c.ggml_abort_callback, "abort")
         context_parameters.no_perf = True
         if float32_cache:
             context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
@@ -135,7 +136,7 @@ class LlamaRuntime:
             context_parameters.flash_attn_type = (
                 c.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else c.LLAMA_FLASH_ATTN_TYPE_DISABLED
             )
-        _errors.clear()
+        _core.clear_logged_errors()
         self._context = c.llama_init_from_model(self._model, context_parameters)
         if not self._context:
             raise ModelError(
@@ -244,8 +245,9 @@ class LlamaRuntime:
             seq_id=pointer(sequence_addresses, ctypes.POINTER(ctypes.c_int32)),
             logits=pointer(wanted, ctypes.c_int8),
         )
-        _errors.clear()
+        _core.clear_logged_errors()
         status = c.llama_decode(self._context, batch)
+        _core.raise_interruption()
         if status == 1:
             return False
         if status != 0:
@@ -288,7 +290,7 @@ class LlamaRuntime:
             )
         with self._gate:
             self.check_open()
-            _errors.clear()
+            _core.clear_logged_errors()
             sampler = self._c.llama_sampler_init_grammar(self._vocabulary, data, b"root")
         if not sampler:
             raise ModelError(f"llama.cpp cannot parse the grammar: {why()}; give GBNF rules with a start symbol 'root'")
