@@ -61,17 +61,11 @@ def leave(status: int) -> NoReturn:
     sys.exit(status)
 
 
-@contextmanager
-def last_words(words: str) -> Iterator[None]:
-    """Let a signal that ends the process within the body say, too, what is stored and how to go on."""
+def last_words(words: str) -> None:
+    """Have a signal that ends this process say, too, what is stored and how to go on."""
     from pytrace import _core
 
     _core.set_last_words(f"; {words}")
-    try:
-        yield
-    finally:
-        if not received():  # else they are still to be said
-            _core.set_last_words("")
 
 
 def _end_at_once(number: int, _: FrameType | None) -> NoReturn:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 import msgspec
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.certify_discriminate import Discriminate
 from pytrace.cli.certify_paths import Paths
@@ -184,6 +185,7 @@ class Generate(Command):
             "facts": zlib.crc32(base.columns.triples.tobytes()) if settings.facts else None,
         }
         before = models.model.usage
+        processes.last_words("the same command goes on with what is stored")
         with ResponseFile(path, recipe) as file:
             missing = [question for question in questions if question.id not in file.known]
             with common.progress(f"reasoning ({prompting})", len(missing)) as advance:

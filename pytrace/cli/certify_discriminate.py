@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import DISTINCT, GOLD_DATA, GRAPH, GRAPH_FORMAT, LIMIT, MODELS, SEED
@@ -53,6 +54,8 @@ class Discriminate(Command):
         questions = read_questions(self.data)
         base = KnowledgeBase.load(self.kg, models.encoder, format=self.kg_format)
         modes = self.modes or _MODES
+        if self.out is not None:
+            processes.last_words("whole modes are stored, go on with --resume")
         with common.progress("asking in modes", len(modes)) as advance:
             report = evaluate_discriminative(
                 base,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
@@ -169,6 +170,8 @@ class Eval(Command):
                     "processes": self.processes,
                 },
             )
+            if out is not None:
+                processes.last_words("the answers so far are stored, go on with --resume")
             matcher = ModelMatcher(models.model) if self.match == "model" else None
             askers = opened.askers()
             answering: Mapping[str, Batched] | Executor = askers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.cli.shared_options import ENCODER, READING
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pytrace.records import Document
     from pytrace.retrieval.passages import Changes, IndexWriter, PassageIndex
 
+# Said where a signal ends a command that stores as it goes.
+_GOES_ON = "the same command goes on with what is stored"
 _DOCS = "A file or a folder of documents. May be repeated."
 _KG = (
     "A graph of the same documents, made by 'pytrace kg build': passages are known by the heads of their triples, too."
@@ -85,6 +88,7 @@ class Build(Command):
         from pytrace.engine import shards
 
         place = real_path(self.directory)
+        processes.last_words(_GOES_ON)
         built = shards.Shards(
             place.with_name(f"{place.name}.parts"),
             docs,
@@ -316,6 +320,7 @@ def _write(
     from pytrace.engine.named_passages import name_passages
 
     report = ReadReport()
+    processes.last_words(_GOES_ON)
     with common.progress("indexing passages", None) as advance:
 
         def counted() -> Iterator[Document]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.cli.kg_build import Build
@@ -288,6 +289,7 @@ class Index(Command):
 
         out, encoder = self.out, self.models.encoder
         started = time.perf_counter()
+        processes.last_words("the same command goes on with what is stored")
         with ExitStack() as stack:
             known = encoded = 0
             advance: Callable[..., None] | None = None

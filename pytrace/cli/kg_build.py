@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import MODELS, READING, SETTINGS
@@ -127,12 +128,16 @@ class Build(Command):
         def tokens() -> int:
             return model.usage.generated_tokens - before
 
+        processes.last_words("what was extracted is stored, go on with --resume")
         try:
             with common.progress("extracting triples", waiting, tokens=tokens) as advance:
                 build_graph(graph, extractor, done=done, retry=self.retry)
         except BaseException:  # Ctrl-C, too
-            stored = f"stopped after {outcome.extracted} of {waiting} documents; they are stored"
-            common.remark(f"{stored}, go on with --resume")
+            stored = f"stopped after {outcome.extracted} of {waiting} documents; they are stored, go on with --resume"
+            if processes.received():
+                processes.last_words(stored)
+            else:
+                common.remark(stored)
             raise
         return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.errors import ModelFileError
@@ -73,6 +74,7 @@ class Pull(Command):
     def run(self) -> Result:
         registry.select(self.names)  # a wrong name at the end must not be found after an hour of fetching
         progress = PullProgress(common.messages())
+        processes.last_words("the same command goes on with what is here")
         pulled = [
             registry.pull(name, progress=progress, repair=self.repair, timeout=self.timeout) for name in self.names
         ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, click_group, option
 from pytrace.cli.shared_options import KNOWLEDGE_FORMAT, LIMIT, SETTINGS
@@ -96,6 +97,7 @@ class QueryGenerator(Command):
             wrong=self.base is not None if self.wrong is None else self.wrong,
             hold_out=self.hold_out,
         )
+        processes.last_words("go on from the last checkpoint with --resume")
         with ExitStack() as stack:
             report = train_generator(
                 source,

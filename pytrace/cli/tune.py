@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import MODELS, SETTINGS, MethodType
@@ -102,6 +103,7 @@ class Tune(Command):
                 resume=self.resume,
                 notes={"data": str(self.data)},
             )
+            processes.last_words("the answers so far are stored, go on with --resume")
             tuned = search(
                 start,
                 make,

@@ -471,7 +471,7 @@ def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         shown, rest = process.communicate(timeout=30)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert rest.strip() == "pytrace: interrupted"
     kept = json.loads(output.read_text(encoding="utf-8"))
     assert not kept["complete"]

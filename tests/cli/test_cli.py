@@ -207,7 +207,7 @@ def fails_with(error: BaseException) -> click.Command:
         (FileNotFoundError(2, "No such file or directory", "x.txt"), 2, "x.txt: no such file"),
         (OSError(28, "No space left on device", "out"), 1, "free some room"),
         (MemoryError(), 1, "not enough memory"),
-        (KeyboardInterrupt(), 1, "interrupted"),
+        (KeyboardInterrupt(), 130, "interrupted"),
         (ZeroDivisionError("two\nlines"), 1, "unexpected ZeroDivisionError (two lines)"),
     ],
 )
@@ -248,7 +248,7 @@ def test_an_interrupt_ends_a_pull_with_one_sentence(tmp_path: Path) -> None:
             time.sleep(0.1)
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=30)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert rest.strip() == "pytrace: interrupted"
 
 

@@ -24,8 +24,8 @@ PATIENCE = 120
 # Its processes, which are started anew, run it too, but for the last lines.
 PROGRAM = textwrap.dedent(
     f"""
-    import os, sys, time
-    from pytrace.cli import common, program
+    import os, time
+    from pytrace.__main__ import main
     from pytrace.engine.loading import Engine
     from pytrace.models.scripted import HashEncoder
     from pytrace.retrieval.passages import writer
@@ -40,7 +40,7 @@ PROGRAM = textwrap.dedent(
     writer._BATCH = {BATCH}
     Engine.encoder = SlowEncoder(dimension=16)
     if __name__ == "__main__":
-        sys.exit(common.run(program, sys.argv[1:]))
+        main()
     """
 )
 
@@ -117,8 +117,12 @@ def is_gone(group: int) -> bool:
 @pytest.mark.usefixtures("heeding_interrupts")
 @pytest.mark.parametrize(
     ("ended_by", "status", "said"),
-    [(signal.SIGINT, 1, "pytrace: interrupted"), (signal.SIGKILL, -signal.SIGKILL, "")],
-    ids=["interrupt", "kill"],
+    [
+        (signal.SIGINT, 130, "pytrace: interrupted; the same command goes on with what is stored\n"),
+        (signal.SIGTERM, 143, "pytrace: terminated; the same command goes on with what is stored\n"),
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+    ],
+    ids=["interrupt", "terminate", "kill"],
 )
 def test_a_build_in_processes_that_is_ended_goes_on_without_encoding_again(
     tmp_path: Path, ended_by: signal.Signals, status: int, said: str

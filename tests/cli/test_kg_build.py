@@ -241,7 +241,8 @@ def test_a_graph_that_was_begun_with_titles_as_heads_goes_on_with_them(run: Run,
 SLOW = """
 import os, re, time
 from pathlib import Path
-from pytrace.cli import common, main
+from pytrace.__main__ import main
+from pytrace.cli import common
 from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 
@@ -363,10 +364,10 @@ def test_an_interrupted_build_says_what_is_stored(tmp_path: Path) -> None:
     building.wait(process, 12)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output) == (1, "")
+    assert (process.returncode, output) == (130, "")
     found = re.fullmatch(
         r"(?:pytrace: extracting triples: .*\n)*"
-        r"pytrace: stopped after (\d+) of 100 documents; they are stored, go on with --resume\n+pytrace: interrupted\n",
+        r"pytrace: interrupted; stopped after (\d+) of 100 documents; they are stored, go on with --resume\n",
         errors,
     )
     assert found, errors
