@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
+from pytrace.errors import InputError
+
 # Of the half second, what is left to the orderly way: `finally` clauses, in Python, between native calls.
 _ORDERLY = 0.35
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -102,6 +104,18 @@ def be_a_worker() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with(parent.sentinel)
+
+
+def useful_threads(wanted: int | None) -> int:
+    """Return how many threads a library gets that starts them itself: no more than there are processors, where they only wait."""
+    return min(wanted or len(os.sched_getaffinity(0)), os.cpu_count() or 1)
+
+
+def check_count(processes: int) -> None:
+    """Refuse so many processes on this machine, each with models of its own, that it would come to a standstill."""
+    most = max(16, 4 * (os.cpu_count() or 1))
+    if not 1 <= processes <= most:
+        raise InputError(f"{processes} processes were asked for on this machine; ask for 1 to {most}")
 
 
 def lifeline() -> int:

@@ -24,7 +24,7 @@ namespace {
 // processors are virtual, and calls come in rows.
 constexpr std::chrono::microseconds kEager{20};
 constexpr std::chrono::microseconds kPatience{1000};
-constexpr int kMostThreads = 4096;
+constexpr int kMostThreads = 1024;
 
 std::atomic<bool> in_forked_child{false};
 
@@ -201,13 +201,13 @@ int resolve_threads(int requested, int64_t tasks) {
   int threads = requested > 0 ? requested : num_threads();
   if (in_forked_child.load(std::memory_order_relaxed)) return 1;
   if (tasks < threads) threads = static_cast<int>(tasks < 1 ? 1 : tasks);
-  return threads;
+  return threads < kMostThreads ? threads : kMostThreads;
 }
 
 namespace detail {
 
 void run_chunks(int64_t chunks, int threads, void (*call)(void*, int64_t, int), void* context) {
-  Job job{call, context, chunks, {0}, (threads < kMostThreads ? threads : kMostThreads) - 1};
+  Job job{call, context, chunks, {0}, threads - 1};
   Pool::instance().run(job);
 }
 

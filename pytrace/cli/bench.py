@@ -40,7 +40,7 @@ class Bench(Command):
     )
     quick: bool = option("Smaller cases and shorter limits; no record.")
     repetitions: int = option("Readings of each call.", ge=1, default=7)
-    threads: int | None = option("For us and the peers (default: PYTRACE_NUM_THREADS or cores).", ge=1)
+    threads: int | None = option("For us and the peers (default: PYTRACE_NUM_THREADS or cores).", ge=1, le=1024)
     seed: int = option("Of all that is drawn at random.", ge=0, default=0)
     data: Path | None = option(
         "A folder of questions as JSON lines, whose sentences the fuzzy kernel gets (default: $PYTRACE_DATA).",

@@ -91,6 +91,7 @@ class Eval(Command):
     processes: int = option(
         "Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
         ge=1,
+        le=1024,
         default=1,
     )
     engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")

@@ -53,6 +53,7 @@ class Build(Command):
         "Processes that read and encode, each with an encoder of its own; they share the processors, unless --threads says how "
         "many each has.",
         ge=1,
+        le=1024,
         default=1,
     )
     engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")

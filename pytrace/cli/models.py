@@ -104,7 +104,7 @@ class Fastest(Command):
 
     name: str = argument("NAME|FILE")
     undo: bool = option("Go back to the original, and remove the rewritten file.")
-    threads: int | None = option("Threads to measure with.", ge=1)
+    threads: int | None = option("Threads to measure with.", ge=1, le=1024)
 
     def run(self) -> Result:
         if self.undo:

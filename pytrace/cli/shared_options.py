@@ -33,7 +33,7 @@ GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
 
 _DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))
-_THREADS = option("Threads of the models.", ge=1)
+_THREADS = option("Threads of the models.", ge=1, le=1024)
 _VECTOR_CACHE = option(
     "Keep the encoder's vectors there for later runs; several may share it.",
     metavar="DIR",
@@ -81,7 +81,7 @@ _MODELS = {
     "llm_style": option("Prompts by the model's chat template, or without; what suits the model if not given."),
     "llm_model": option("Which model of a server that has several.", metavar="NAME"),
     "api_key_env": option("The environment variable that holds a server's API key.", metavar="VARIABLE"),
-    "concurrency": option("Requests to a server at once.", ge=1),
+    "concurrency": option("Requests to a server at once.", ge=1, le=1024),
     "timeout": option("Seconds for one whole answer of a server, with all tries.", gt=0, le=86_400),
     "vector_cache": _VECTOR_CACHE,
     "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),

@@ -30,7 +30,7 @@ _DEFAULT_EPOCHS = 1.0
 _Format = Literal["auto", "pathquestion", "lcquad", "pytrace"]
 _FORMAT = option("Of the data.", "--format", default="auto")
 _KB = option("The knowledge base: held-out queries are run on it, and --sample takes its paths.", metavar="FILE")
-_THREADS = option("Threads (default: those that this process may use).", ge=1)
+_THREADS = option("Threads (default: those that this process may use).", ge=1, le=1024)
 
 
 class QueryGenerator(Command):

@@ -86,6 +86,7 @@ class Shards:
 
 def build_in_processes(shards: Shards) -> Iterator[Built]:
     """Build the parts in processes of this machine."""
+    processes.check_count(shards.processes)
     context = multiprocessing.get_context("spawn")
     numbers = range(1, shards.processes + 1)
     with ProcessPoolExecutor(shards.processes, mp_context=context, initializer=processes.be_a_worker) as pool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 
 from pytrace.errors import InputError, ModelError, StoreError
+from pytrace.processes import useful_threads
 from pytrace.storage.files import replace_file
 from pytrace.training.encoding import EncodedText, EncodedTexts, batches, endless, first_query, padded
 from pytrace.training.network import check_device, parameter_count, train_package
@@ -235,7 +235,7 @@ def _threads(torch: Any, count: int | None) -> Iterator[None]:
     """Use so many threads, and leave PyTorch's own number and random numbers as they were."""
     before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
-        torch.set_num_threads(count or len(os.sched_getaffinity(0)))
+        torch.set_num_threads(useful_threads(count))
         try:
             yield
         finally:

@@ -19,10 +19,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
-from pytrace import processes
 from pytrace.errors import InputError, PytraceError, WorkerError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.run.runner import Batch, Method, answer_batch
+from pytrace.processes import be_a_worker, check_count, interrupts_held
 
 _T = TypeVar("_T")
 
@@ -34,8 +34,7 @@ class Workers:
     """An engine for `pytrace.evaluation.run.runner.evaluate`: processes of this machine."""
 
     def __init__(self, make: Callable[[], Mapping[str, Method]], sizes: Mapping[str, int], *, processes: int) -> None:
-        if processes < 1:
-            raise InputError(f"{processes} processes were asked for; at least 1 is needed")
+        check_count(processes)
         self.sizes = dict(sizes)
         self.processes = processes
         self._make = pickled(make)
@@ -81,7 +80,7 @@ class _Worker:
         self._number = number
         process = context.Process(target=_serve, args=(theirs, make), name=f"pytrace worker {number}", daemon=True)
         try:
-            with processes.interrupts_held():
+            with interrupts_held():
                 process.start()
         except OSError as error:
             self.link.close()
@@ -179,7 +178,7 @@ def portable(error: Exception) -> Exception:
 
 def _serve(link: Connection, make: bytes) -> None:
     """Be a worker: make the methods, then answer batches until there are no more."""
-    processes.be_a_worker()
+    be_a_worker()
     methods = outcome(partial(make_methods, make))
     if isinstance(methods, Exception):
         _send(link, methods)

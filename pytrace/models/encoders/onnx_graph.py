@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
+from pytrace.processes import useful_threads
 
 Device = Literal["cpu", "cuda"]
 # Vectors of tokens or texts, or the logits of the labels of a classified text.
@@ -174,7 +175,7 @@ def _runtime_with(providers: list[str]) -> Any:
 def _load(path: Path, providers: list[str], threads: int) -> Any:
     onnxruntime = _runtime_with(providers)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options.intra_op_num_threads = useful_threads(threads)
     options.inter_op_num_threads = 1
     # A plan of memory is kept for every shape met, and there are thousands of shapes.
     options.enable_mem_pattern = False

@@ -29,6 +29,7 @@ from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
 from pytrace.models.registry.model_files import sha256_of
+from pytrace.processes import useful_threads
 from pytrace.records import Usage
 from pytrace.storage.closing import Closing
 
@@ -74,7 +75,7 @@ class LlamaCppModel(BaseModel, Closing):
             cells=max(cache_tokens or 2 * wanted_context, wanted_context),
             sequences=256,
             batch=batch,
-            threads=threads or len(os.sched_getaffinity(0)),
+            threads=useful_threads(threads),
             gpu_layers=gpu_layers,
             float32_cache=float32_cache,
             flash_attention=flash_attention,
