@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
@@ -59,7 +60,10 @@ def test_truncated_files_are_refused_and_never_crash(random_gguf: Path, tmp_path
 
 def test_the_first_error_of_the_loader_is_told(tmp_path: Path) -> None:
     path = tmp_path / "hollow.gguf"
-    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16))
+    writer = gguf.GGUFWriter(path, "hollow")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
     with pytest.raises(ModelFileError, match="unknown model architecture"):
         LlamaCppModel(path, threads=1)
 
@@ -158,6 +162,9 @@ def test_a_template_without_a_system_role_opens_with_the_instruction(tmp_path: P
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{{ messages[-1].content }}",
         "{{ messages | tojson }}",
+        "{{ 'a' * 10 ** 10 }}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ 'a'.center(2000000) }}",
         "",
     ],
 )

@@ -61,7 +61,9 @@ def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], time
 def _serve(module: str, name: str, writer: str) -> None:
     """Be the child: what the function, or native code below it, prints must not mix with the result."""
     import importlib
+    import resource
 
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     function = getattr(importlib.import_module(module), name)
     result = function(*msgspec.json.decode(sys.stdin.buffer.read()))
     with os.fdopen(int(writer), "wb") as stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
+from pytrace.models import registry
 from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds, label_forms
 from pytrace.models.language_model import (
     Completion,
@@ -21,14 +22,15 @@ from pytrace.models.language_model import (
     OptionScores,
     Prompt,
     Style,
-    without_system,
 )
+from pytrace.models.llama.chat_template import compile_template
+from pytrace.models.llama.file_trial import check_file
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
 from pytrace.models.llama.prefix_batch import sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
-from pytrace.models.registry.model_files import sha256_of
+from pytrace.models.registry.model_files import check_gguf, sha256_of
 from pytrace.processes import useful_threads
 from pytrace.records import Usage
 from pytrace.storage.closing import Closing
@@ -67,7 +69,10 @@ class LlamaCppModel(BaseModel, Closing):
         check_bounds(0, reuse_tokens=reuse_tokens)
         if swap_bytes < 0:
             raise ValueError(f"swap_bytes must be at least 0, not {swap_bytes}")
-        self._path = Path(path)
+        self._path = check_gguf(Path(path))
+        known = registry.identify(self._path) is not None  # what the catalog pins needs no trial
+        if not known:
+            check_file(self._path)
         self.name = name or self._path.stem
         wanted_context = context or 8192
         self._runtime = LlamaRuntime(
@@ -97,8 +102,10 @@ class LlamaCppModel(BaseModel, Closing):
         self._template = None
         if self.style == "chat" and template is not None:
             texts = {"bos_token": self._runtime.bos, "eos_token": self._runtime.eos}
-            self._template = _compile_template(
-                template, {key: self._runtime.token_text(token) for key, token in texts.items()}
+            self._template = compile_template(
+                template,
+                {key: self._runtime.token_text(token) for key, token in texts.items()},
+                trusted=known,
             )
         self._token_cache: dict[str, Tokens] = {}
         self._bos: Tokens = np.array([self._runtime.bos] if self._runtime.adds_bos else [], dtype=np.int32)
@@ -276,37 +283,3 @@ def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
         shared = common_prefix(prompts[before], prompts[after])
         kept[before], kept[after] = max(kept[before], shared), max(kept[after], shared)
     return kept
-
-
-def _compile_template(template: str, special: dict[str, str]) -> Callable[[list[dict[str, str]]], str]:
-    """Compile a model's chat template, in the sandbox: it comes out of a file that somebody else made."""
-    import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> None:
-        raise jinja2.TemplateError(message)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.globals["raise_exception"] = refuse
-
-    try:
-        compiled = environment.from_string(template)
-    except jinja2.TemplateError as error:
-        raise _unusable_template(error) from error
-
-    def render(messages: list[dict[str, str]]) -> str:
-        try:
-            return compiled.render(messages=messages, add_generation_prompt=True, **special)
-        except Exception as error:  # whatever the code in a file may raise
-            # Some templates know no system role.
-            if isinstance(error, jinja2.TemplateError) and len(messages) > 1 and messages[0]["role"] == "system":
-                return render(without_system(messages))
-            raise _unusable_template(error) from error
-
-    return render
-
-
-def _unusable_template(error: Exception) -> ModelError:
-    return ModelError(f"the model's chat template cannot be used ({error}); use style='plain'")

@@ -115,6 +115,8 @@ class LlamaRuntime:
         self.trained_context = int(c.llama_model_n_ctx_train(self._model))
         self.parameters = int(c.llama_model_n_params(self._model))
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
+        if gpu_layers == 0:
+            self._check_memory(path, cells, 4 if float32_cache else 2)
         context_parameters = c.llama_context_default_params()
         context_parameters.n_ctx = max(cells, sequences)
         # llama.cpp reserves an output for every sequence; a batch or context smaller than that aborts the process.
@@ -148,6 +150,20 @@ class LlamaRuntime:
         # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
         self.batch = min(batch, int(c.llama_n_batch(self._context)))
         self._pieces: dict[int, bytes] = {}
+
+    def _check_memory(self, path: Path, cells: int, number_bytes: int) -> None:
+        """Refuse a context whose keys and values this machine cannot hold: it would be killed while they are cleared."""
+        c, model = self._c, self._model
+        width = c.llama_model_n_embd(model) * c.llama_model_n_head_kv(model) // max(c.llama_model_n_head(model), 1)
+        needed = cells * c.llama_model_n_layer(model) * 2 * width * number_bytes
+        if c.llama_model_n_swa(model) > 0:  # most layers keep a window alone
+            needed //= 8
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > there:
+            raise ModelError(
+                f"{path}: a context of {cells:,} cells takes {needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f}; "
+                f"ask for a smaller one (the model was trained for {self.trained_context:,})"
+            )
 
     def close(self) -> None:
         """Free the context and the weights."""
