@@ -113,7 +113,7 @@ def useful_threads(wanted: int | None) -> int:
 
 def check_count(processes: int) -> None:
     """Refuse so many processes on this machine, each with models of its own, that it would come to a standstill."""
-    most = max(16, 4 * (os.cpu_count() or 1))
+    most = max(64, 4 * (os.cpu_count() or 1))
     if not 1 <= processes <= most:
         raise InputError(f"{processes} processes were asked for on this machine; ask for 1 to {most}")
 

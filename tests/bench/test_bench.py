@@ -484,7 +484,7 @@ def test_an_interrupt_keeps_the_rows_that_were_done(tmp_path: Path) -> None:
     [
         (("frob",), "'frob' is not one of 'similarity', 'fuzzy', 'alignment', 'set_cover', 'beam'"),
         (("--repetitions", "0"), "0 is not in the range x>=1"),
-        (("--threads", "0"), "0 is not in the range x>=1"),
+        (("--threads", "0"), "0 is not in the range 1<=x<=1024"),
         (("--no-rows", "--no-sweeps"), "leave one out"),
         (("--plots", "PLACE", "--no-sweeps"), "leave --no-sweeps out"),
         (("--output", "FOLDER"), "is a directory; name a file"),
