@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,6 +48,7 @@ def ray_cluster(processors: int, address: str | None) -> Iterator[None]:
     silent = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
     with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
+        before = signal.getsignal(signal.SIGTERM)
         try:
             if address is None:
                 machine = {"num_cpus": processors, "object_store_memory": _OBJECT_STORE_BYTES}
@@ -57,6 +60,9 @@ def ray_cluster(processors: int, address: str | None) -> Iterator[None]:
             raise InputError(
                 f"there is no Ray {where} ({error}); correct --ray-address, or use --engine local"
             ) from error
+        # Ray puts a handler of its own in the place of the program's.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
         try:
             yield
         finally:
