@@ -25,6 +25,7 @@ from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
+from pytrace.triples.graph.rdf_nesting import open_rdf
 
 _STORE = "graph.db"
 _RDF = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
@@ -162,7 +163,7 @@ class _RdfReader:
 
     def read(self, kind: ox.RdfFormat) -> Iterator[Triple]:
         """Iterate over the facts of a file."""
-        with input_errors(self._path), self._path.open("rb") as stream:
+        with input_errors(self._path), open_rdf(self._path) as stream:
             try:
                 for quad in ox.parse(stream, format=kind):
                     triple = self._triple(quad)

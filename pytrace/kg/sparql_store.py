@@ -18,6 +18,7 @@ from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
+from pytrace.triples.graph.rdf_nesting import open_rdf
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")
@@ -57,11 +58,9 @@ class KnowledgeStore:
         if suffix not in _FORMATS or path.is_dir():
             return cls.of_triples(read_source(path, format=format).triples, path=path)
         store = ox.Store()
-        with input_errors(path):
-            with path.open("rb"):  # so that a missing file is told as all others are
-                pass
+        with input_errors(path), open_rdf(path) as stream:
             try:
-                store.bulk_load(path=str(path), format=_FORMATS[suffix])
+                store.bulk_load(stream, format=_FORMATS[suffix])
             except SyntaxError as error:
                 raise unreadable(error, path) from error
         return cls._filled(store, path)
