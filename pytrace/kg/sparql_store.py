@@ -93,6 +93,10 @@ class KnowledgeStore:
         labels = [key_of(quad.object) for label in LABELS for quad in self.store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
 
+    def all_names(self, keys: list[str]) -> list[tuple[str, ...]]:
+        """Return what each of some entities is called."""
+        return [self.names(key) for key in keys]
+
     def relations(self) -> list[tuple[str, str, int]]:
         """Return key, name and number of triples of every relation but those to names, the most frequent first."""
         query = "SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o %s } GROUP BY ?p"
