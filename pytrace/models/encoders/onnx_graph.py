@@ -141,9 +141,11 @@ class OnnxGraph:
 
 
 def weight_files(path: Path) -> list[Path]:
-    """Return a graph's file and those beside it that hold its weights, as the graph names them."""
+    """Return a graph's file and those beside or below it that hold its weights, as the graph names them."""
     names = {match[1][: match[0][0]].decode("utf-8", "ignore") for match in _findall(path, _LOCATION)}
-    return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
+    # A graph has no business outside its directory, and onnxruntime refuses one that names files there.
+    inside = (path.parent / name for name in names if not name.startswith("/") and ".." not in Path(name).parts)
+    return [path, *sorted(file for file in inside if file.is_file())]
 
 
 def require_device(device: Device) -> None:
