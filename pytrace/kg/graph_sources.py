@@ -45,7 +45,9 @@ class Source(msgspec.Struct, frozen=True):
 def unreadable(error: SyntaxError, path: Path) -> DataError:
     """Say where an RDF file cannot be parsed."""
     return DataError(
-        f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
+        f"column {error.offset}: {' '.join(_PLACE.sub('', error.msg).split())[:300]}; repair the line",
+        path=path,
+        line=error.lineno,
     )
 
 
@@ -129,7 +131,7 @@ def _read_jsonl(path: Path) -> Iterator[Triple]:
                     lines = msgspec.convert(row, _DocumentLine).triples or ()
                 else:
                     lines = (msgspec.convert(row, _TripleLine),)
-            except msgspec.ValidationError as error:
+            except ValueError as error:
                 raise DataError(
                     f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote",
                     path=path,

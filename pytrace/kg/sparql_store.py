@@ -220,7 +220,9 @@ def _query_errors() -> Iterator[None]:
     except InputError:
         raise
     except (SyntaxError, ValueError, OSError) as error:
-        raise InputError(f"the SPARQL query cannot be run ({str(error)[:120]}); correct it") from error
+        raise InputError(
+            f"the SPARQL query cannot be run ({' '.join(str(error).split())[:120]}); correct it"
+        ) from error
 
 
 def _node(key: str) -> ox.NamedNode | ox.BlankNode:

@@ -188,7 +188,7 @@ def check_syntax(query: str) -> None:
         for guarded in _unevaluated(query, tokens):
             ox.Store().query(guarded)
     except (SyntaxError, ValueError) as error:
-        reason = _POSITION.sub("", str(error))[:120]
+        reason = " ".join(_POSITION.sub("", str(error)).split())[:120]
         raise InputError(f"the SPARQL query cannot be read ({reason}); correct it") from error
 
 

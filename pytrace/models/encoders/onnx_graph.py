@@ -185,7 +185,12 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
     try:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
-        session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
+        # A second try on the same provider would be told on stdout.
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=providers, disabled_optimizers=disabled, enable_fallback=len(providers) > 1
+        )
+        for item in (*session.get_inputs(), *session.get_outputs()):
+            str((item.name, item.type, item.shape))  # may be no UTF-8
     except Exception as error:  # onnxruntime raises classes of its own that share no base
         raise ModelFileError(
             f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"

@@ -211,7 +211,9 @@ def _stage_quads(connection: sqlite3.Connection, path: Path, quads: Iterable[ox.
                     (_term(subject), "<" + predicate, to_sql(_term(target))),
                 )
     except SyntaxError as error:
-        raise DataError(f"{error.msg}; repair the line", path=path, line=error.lineno) from error
+        raise DataError(
+            f"{' '.join(error.msg.split())[:300]}; repair the line", path=path, line=error.lineno
+        ) from error
 
 
 def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> str:
