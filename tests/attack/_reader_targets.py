@@ -22,6 +22,7 @@ from pytrace.documents.filters import parse_filters
 from pytrace.documents.foreign import SUFFIXES, ForeignReader
 from pytrace.documents.languages import detect_language
 from pytrace.engine.asking import read_questions as read_plain_questions
+from pytrace.errors import PytraceError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.evaluation.scores.summary import score_run
@@ -31,7 +32,7 @@ from pytrace.kg.graph_sources import read_source
 from pytrace.kg.queries.notation import parse_query
 from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
-from pytrace.methods.catalog import METHODS, method_settings, parse_method
+from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
 from pytrace.models.registry import known_models, rewritten
@@ -59,7 +60,12 @@ _EVAL_ROWS = (
     '{"Question": "Q?", "QuestionId": "t", "Answer": {"Value": "A", "Aliases": ["a"]}, "EntityPages": [], "SearchResults": []}\n',
 )  # fmt: skip
 _GOLD_ROW = json.dumps(_supplies._ROW) + "\n"
-_PATHS = "Where is Ada?\tghana(ghana/accra)\tada#in#ghana#<end>#ghana\n"
+_BEIR = {
+    "corpus.jsonl": '{"_id": "d1", "title": "A", "text": "It is.", "metadata": {}}\n{"_id": "d2", "text": "B."}\n',
+    "queries.jsonl": '{"_id": "q1", "text": "Who?", "metadata": {"answers": ["A"]}}\n',
+    "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+}
+_PATHS = "Where is Ada?\tghana(ghana/)\tada#in#ghana#<end>#ghana\n"
 _NT = (
     '<urn:a> <urn:b> <urn:c> .\n_:x <http://www.w3.org/2000/01/rdf-schema#label> "An \\"X\\""@en . # <<( \n',
     "<urn:a> <urn:b> <<( <urn:s> <urn:p> <urn:o> )>> .\n",
@@ -142,16 +148,20 @@ def _import(path: Path) -> None:
 
 
 def _every_demonstration(path: Path) -> None:
-    last: Exception | None = None
-    for module in (prompts, reasoning):
-        for kind in vars(module).values():
-            if isinstance(kind, type) and issubclass(kind, prompts.Demonstration) and kind is not prompts.Demonstration:
-                try:
-                    kind.load(path=path)
-                except ValueError as error:
-                    last = error
-    if last is not None:
-        raise last
+    """Read a file as each kind of demonstration; one of them may take it."""
+    refused: list[PytraceError] = []
+    kinds = [kind for module in (prompts, reasoning) for kind in vars(module).values() if _is_demonstration(kind)]
+    for kind in kinds:
+        try:
+            kind.load(path=path)
+        except PytraceError as error:
+            refused.append(error)
+    if len(refused) == len(kinds):
+        raise refused[0]
+
+
+def _is_demonstration(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, prompts.Demonstration) and kind is not prompts.Demonstration
 
 
 def _demonstrations(_: Path) -> Sequence[bytes]:
@@ -181,24 +191,19 @@ def _scored(path: Path) -> None:
             log.unlink()
 
 
-def _cells(path: Path) -> None:
-    """Put a text into every cell of a run."""
-    run = path.with_name("run.sqlite")
-    run.unlink(missing_ok=True)
-    _run_of(run)
-    with sqlite3.connect(run) as connection:
-        text = path.read_bytes().decode("utf-8", "replace")
-        for table, column in (("run", "settings"), ("run", "notes"), ("result", "record"), ("question", "record")):
-            connection.execute(f"UPDATE {table} SET {column} = ?", (text,))
-    connection.close()
-    _scored(run)
+def _in_run(table: str, column: str, text: str) -> Target:
+    """Put a text into the cells of a run."""
 
+    def read(path: Path) -> None:
+        run = path.with_name("run.sqlite")
+        run.unlink(missing_ok=True)
+        _run_of(run)
+        with sqlite3.connect(run) as connection:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (path.read_bytes().decode("utf-8", "replace"),))
+        connection.close()
+        _scored(run)
 
-def _settings(text: str) -> None:
-    method = parse_method(text)
-    method_settings(method, "tiny")
-    for name in METHODS:
-        method_settings(name, "tiny", text.split(","))
+    return Target(read, _texts(text), ".json")
 
 
 def _discriminated(path: Path) -> None:
@@ -217,9 +222,26 @@ def _encoder_files(name: str) -> Target:
     return Target(read, well, within=name)
 
 
+def _beir(name: str) -> Target:
+    def well(folder: Path) -> Sequence[bytes]:
+        (folder / "qrels").mkdir(exist_ok=True)
+        for each, text in _BEIR.items():
+            (folder / each).write_text(text, encoding="utf-8")
+        return [_BEIR[name].encode()]
+
+    return Target(lambda path: list(read_questions(path.parents[name.count("/")])), well, within=name)
+
+
 def _catalog(_: Path) -> Sequence[bytes]:
     model = msgspec.structs.replace(known_models.BUILT_IN.models[0], name="mine")
     return [msgspec.json.encode(known_models.Catalog((model,), ()))]
+
+
+def _rewritten(_: Path) -> Sequence[bytes]:
+    source = rewritten.Source("/models/a.gguf", 3, 5, "0" * 64)
+    figures = rewritten.Figures("q4_0", 3, 1.5, {1: 2.5}, 0.5, 3, 4, 1.0)
+    words = ["q4_0", "faster", (figures,), "f16", "letters", "cpu", 2, "0.3", "libraries", "2026-01-01"]
+    return [msgspec.json.encode(rewritten.Record(source, *words))]  # type: ignore[arg-type]
 
 
 def _graph(path: Path) -> None:
@@ -263,6 +285,7 @@ TARGETS: dict[str, Target] = {
     ),
     "questions of data sets": Target(_all(read_questions), _texts(*_EVAL_ROWS), ".jsonl"),
     "questions of PathQuestion": Target(_all(partial(read_questions, format="pathquestion")), _texts(_PATHS), ".txt"),
+    **{f"BEIR {name}": _beir(name) for name in _BEIR},
     "questions to ask": Target(read_plain_questions, _texts('{"question": "Who?"}\n'), ".jsonl"),
     "gold paths": Target(gold_paths.read_rows, _texts(_GOLD_ROW, _EVAL_ROWS[0]), ".jsonl"),
     "responses": Target(_all(response_files.read_responses), _texts(_GOLD_ROW), ".jsonl"),
@@ -298,16 +321,16 @@ TARGETS: dict[str, Target] = {
         lambda text: [content_phrases(text), sentence_subject(text)], 'Ada (A.F.) is a "Danish" fort of May 1, 1783.'
     ),
     "filters": _of_text(lambda text: parse_filters([text]), "date>=2020-01-01", "author=Venn"),
-    "settings": _of_text(_settings, "trace:chains=3,link_weight=0.5", "top=3"),
+    "settings": _of_text(
+        lambda text: method_settings(parse_method(text), "tiny"), "trace:chains=3,link_weight=0.5", "dense:top=3"
+    ),
     "files of settings": Target(lambda path: _settings_of(f"@{path}"), _texts('{"settings": ["top=3"]}'), ".json"),
     "demonstrations": Target(_every_demonstration, _demonstrations, ".jsonl"),
     "catalog of models": Target(lambda path: known_models.load(path.parent), _catalog, within="catalog.json"),
     "record of pulled files": Target(
         lambda path: _read_record(path.parent), _texts('{"a.onnx": {"sha256": "00", "size": 3}}'), within=_RECORD
     ),
-    "record of rewritten models": Target(
-        lambda path: rewritten.read(path.parent), _texts("{}"), within=rewritten.RECORD
-    ),
+    "record of rewritten models": Target(lambda path: rewritten.read(path.parent), _rewritten, within=rewritten.RECORD),
     "weights of hops": Target(
         lambda path: load_weights(path.parent), lambda _: [msgspec.json.encode(load_weights())], within=OWN_WEIGHTS
     ),
@@ -316,7 +339,9 @@ TARGETS: dict[str, Target] = {
     "modules of encoders": _encoder_files("modules.json"),
     "ONNX": Target(_graph, _onnx, ".onnx"),
     "runs": Target(_scored, _made(_run_of), ".sqlite"),
-    "cells of runs": Target(
-        _cells, _texts('{"model": "tiny"}', '{"method": "bm25", "question_id": "q1", "question": "?", "answers": []}')
+    "settings of runs": _in_run("run", "settings", '{"model": "tiny"}'),
+    "results of runs": _in_run(
+        "result", "record", '{"method": "bm25", "question_id": "q1", "question": "?", "answers": ["A"]}'
     ),
+    "questions of runs": _in_run("question", "record", '{"id": "q1", "question": "Where?", "answers": ["A"]}'),
 }

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pytrace.errors import PytraceError
 from tests.attack._reader_targets import TARGETS, Target
@@ -94,11 +94,13 @@ def mutated(seeds: list[bytes], chance: random.Random) -> bytes:
     return bytes(content)
 
 
-def _trial(target: Target, path: Path) -> str | None:
+def _trial(target: Target, path: Path, *, well: bool) -> str | None:
     """Read a file; say what is wrong with how that ended, or None."""
     try:
         target.read(path)
     except PytraceError as error:
+        if well:
+            return f"what it reads well is refused: {error}"
         return None if "\n" not in str(error) and str(error) else f"an error of several lines: {str(error)!r:.300}"
     except BaseException as error:  # noqa: BLE001 - a panic of compiled code is no `Exception`
         places = traceback.extract_tb(error.__traceback__)
@@ -124,10 +126,8 @@ def _serve(folder: Path) -> None:
             path = target.place(place, f"{number}")
             path.write_bytes(mutated(seeds, random.Random(f"{name} {seed} {number}")) if number else seeds[0])
             signal.alarm(_SECONDS)
-            said = _trial(target, path)
+            said = _trial(target, path, well=number == 0)
             signal.alarm(0)
-            if number == 0 and said:
-                said = f"the seed itself: {said}"
             if said:
                 if not wrong[said]:
                     path.rename(folder / f"{place.name}-{seed}-{number}")
@@ -148,20 +148,21 @@ class Readers:
     def attack(self, name: str, *, seed: int, trials: int, seconds: float) -> str | None:
         """Try a target; say what went wrong, or None."""
         if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.attack.readers", "--serve", str(self._folder)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(self._folder / "stderr").open("ab"), text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "RUST_BACKTRACE": "0"},
-            )  # fmt: skip
+            with (self._folder / "stderr").open("ab") as told:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.attack.readers", "--serve", str(self._folder)],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True,
+                    env={**os.environ, "OMP_NUM_THREADS": "1", "RUST_BACKTRACE": "0"},
+                )  # fmt: skip
         sent, answers = self._process.stdin, self._process.stdout
         assert sent is not None
         assert answers is not None
-        sent.write(json.dumps([name, seed, trials, seconds]) + "\n")
-        sent.flush()
+        with contextlib.suppress(BrokenPipeError):
+            sent.write(json.dumps([name, seed, trials, seconds]) + "\n")
+            sent.flush()
         line = answers.readline()
         if not line:
-            code = self._process.wait()
-            self._process = None
+            code = self.close()
             left = sorted(self._folder.glob(f"{name.replace(' ', '-')}/**/*"), key=lambda path: path.stat().st_mtime)
             kept = f"; see {left[-1]}" if left else ""
             return f"ended its process ({signal.strsignal(-code) if code < 0 else code}){kept}"
@@ -171,19 +172,14 @@ class Readers:
 
     tried = 0
 
-    def close(self) -> None:
-        """End the process."""
-        if self._process is not None:
-            for stream in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(BrokenPipeError):
-                    _closed(stream)
-            self._process.wait()
-            self._process = None
-
-
-def _closed(stream: IO[str] | None) -> None:
-    if stream is not None:
-        stream.close()
+    def close(self) -> int:
+        """End the process, and return its exit status."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        with contextlib.suppress(BrokenPipeError), process:  # closes the pipes, and waits
+            pass
+        return process.wait()
 
 
 def attacks(workplace: Path, random: random.Random, *, short: bool) -> Iterator[Attack]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytrace.documents import ReadReport, read_documents
-from pytrace.documents.filters import Filter
+from pytrace.documents.filters import Filter, matches, parse_filters
 from pytrace.documents.front_matter import split_front_matter
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin
@@ -161,3 +161,18 @@ def test_front_matter_that_cannot_be_read_costs_a_warning(field: str) -> None:
 
 def test_half_characters_of_front_matter_are_replaced() -> None:
     assert split_front_matter('---\ntitle: "a\\ud800"\n---\n').fields == {"title": "a?"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches_it"),
+    [("title=a*c*e", True), ("title=*", True), ("title=*b*", True), ("title=abcde*", True), ("title=abc*cde", False),
+     ("title=a*x*e", False), ("title=*d", False), ("title= ABCDE ", True)],
+)  # fmt: skip
+def test_stars_stand_for_any_characters(text: str, matches_it: bool) -> None:
+    assert matches(Document("1", "abcde", ()), parse_filters([text])) is matches_it
+
+
+def test_filters_are_read_and_compared_in_time_linear_in_their_length() -> None:
+    with pytest.raises(InputError, match="is no filter"):
+        parse_filters(["\n" * 200_000])
+    assert not matches(Document("1", "a" * 50_000, ()), parse_filters(["title=" + "a*" * 500 + "b"]))

@@ -73,3 +73,17 @@ def test_pipes_are_read_once(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="deep within each other"):
         list(read_source(pipe).triples)
     writer.join()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_error_that_quotes_a_line_break_is_one_line(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text("<urn:a> <urn:\nb> <urn:c> .\n")
+    for read in (
+        lambda: list(read_source(path).triples),
+        lambda: KnowledgeStore.load(path),
+        lambda: TripleStore().import_(path),
+    ):
+        with pytest.raises(DataError, match="repair the line") as told:
+            read()
+        assert "\n" not in str(told.value)
