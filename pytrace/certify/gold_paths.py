@@ -21,11 +21,12 @@ from pytrace.documents.path_questions import read_path_questions
 from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError
 from pytrace.kg.columns import compile_triples
+from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.knowledge_base import KnowledgeBase
+from pytrace.kg.local_store import LocalStore
 from pytrace.kg.names import normal_form
 from pytrace.kg.paths import find_paths, list_paths
 from pytrace.kg.sparql import rewrite
-from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.records import Triple
 
 _QUESTION = ("question", "corrected_question")
@@ -33,6 +34,7 @@ _SPARQL = ("sparql", "sparql_query")
 _IDS = ("id", "_id")
 # So few triples have no more than some ten thousand paths of four; where there are more, a search that can stop is used.
 _FEW = 12
+_MOST_SOLUTIONS = 100_000
 
 
 class GoldRow(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ def question_line(question: GoldQuestion) -> bytes:
 
 
 def gold_paths_from_sparql(
-    store: KnowledgeStore,
+    store: LocalStore,
     query: str,
     *,
     topics: Sequence[str] = (),
@@ -127,9 +129,13 @@ def gold_paths_from_sparql(
         raise InputError(f"limit is {limit} and max_hops {max_hops}; both must be at least 1")
     rewritten = rewrite(query)
     deadline = time.monotonic() + seconds
-    found = store.solutions(rewritten, seconds=seconds)
+    [found] = store.solutions([rewritten], QueryLimits(rows=_MOST_SOLUTIONS, seconds=seconds))
+    if isinstance(found, Exception):
+        raise found
     # What the store calls an entity is looked up once: solutions have most of their entities in common.
-    forms = functools.cache(lambda key: frozenset(map(normal_form, store.names(key))))
+    keys = {key for solution in found.solutions for triple in solution.triples for key in (triple.head, triple.tail)}
+    names = dict(zip(keys, store.all_names(list(keys)), strict=True)) if topics or answers else {}
+    forms = functools.cache(lambda key: frozenset(map(normal_form, names[key])))
     is_topic, is_answer = _called_one_of(topics, forms), _called_one_of(answers, forms)
     paths: dict[Path, None] = {}
     stopped = found.stopped

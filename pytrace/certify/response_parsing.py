@@ -32,9 +32,11 @@ _CONCLUSION = re.compile(
     rf"\s*(?:\bis\b:?|:)|{FOREIGN_CONCLUSION}",
     re.IGNORECASE,
 )
-_NEXT_QUESTION = re.compile(r"^\s*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
+_NEXT_QUESTION = re.compile(r"^[^\S\n]*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
 _FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):、．：]\s*", re.MULTILINE | re.IGNORECASE)
 _PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
+# Each step is looked for in all that is left, and each pair around an answer copies it.
+_MOST_STEPS, _LONGEST_ANSWER = 5_000, 2_000
 _STOPS = re.compile(r"\.+$|(?:です|である)?[。۔।]$")
 # The phrases of appendix C.4. Those of seven other languages are in `pytrace.reader.conclusions`.
 _ABSTENTIONS = (
@@ -86,7 +88,7 @@ def _numbered(text: str) -> tuple[tuple[str, ...], str]:
         ).search(body)
         part = body if marker is None else body[: marker.start()]
         steps.append(" ".join(part.replace("**", "").split()))
-        if marker is None:
+        if marker is None or number > _MOST_STEPS:
             break
         body = body[marker.end() :]
     return tuple(step for step in steps if any(map(str.isalnum, step))), answer
@@ -104,7 +106,7 @@ def _answer(text: str) -> str:
             if depth == 0:
                 return text[1:place].strip()
         text = text[1:]
-    line = text.partition("\n")[0]
+    line = text.partition("\n")[0][:_LONGEST_ANSWER]
     sentences = split_sentences(line)
     answer = _STOPS.sub("", sentences[0].strip()).strip() if sentences else ""
     while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:

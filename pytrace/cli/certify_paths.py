@@ -8,18 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import click
 import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
 from pytrace.cli.shared_options import LIMIT, ROWS_OUT
-from pytrace.errors import InputError
+from pytrace.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import GoldQuestion
     from pytrace.certify.gold_paths import AbsentTriple, GoldPaths, GoldRow
     from pytrace.kg import KnowledgeBase
-    from pytrace.kg.sparql_store import KnowledgeStore
+    from pytrace.kg.local_store import LocalStore
 
 _NAMED = 10
 
@@ -100,11 +101,13 @@ class Paths(Command):
         return KnowledgeBase(columns, np.zeros((len(columns.triples), 0), dtype=np.float32))
 
     @cached_property
-    def _store(self) -> KnowledgeStore:
-        """The graph as SPARQL sees it."""
-        from pytrace.kg.sparql_store import KnowledgeStore
+    def _store(self) -> LocalStore:
+        """The graph as SPARQL sees it, in a process of its own, whose queries end when they take too long or too much."""
+        from pytrace.kg.local_store import LocalStore
 
-        return KnowledgeStore.load(self.kg)
+        store = LocalStore.open(self.kg)
+        click.get_current_context().call_on_close(store.close)
+        return store
 
     def _solved(self, row: GoldRow) -> tuple[GoldQuestion, _Outcome]:
         question = row.question
@@ -134,7 +137,7 @@ class Paths(Command):
                 max_hops=self.max_hops,
                 seconds=self.seconds,
             )
-        except InputError as error:
+        except (InputError, StoreError) as error:
             return GoldPaths((), str(error), "")
 
 

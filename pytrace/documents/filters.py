@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pytrace.errors import InputError
 from pytrace.records import Document
 
-_FILTER = re.compile(r"\s*([^<>=!~]+?)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*", re.DOTALL)
+_FILTER = re.compile(r"([^<>=!~]+)(<=|>=|!=|=|<|>)(.*)", re.DOTALL)
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -31,11 +31,12 @@ class Filter(NamedTuple):
         sides are, else texts, such as dates in ISO 8601. A document without the field matches ``!=`` alone.
         """
         match = _FILTER.fullmatch(text)
-        if match is None:
+        field, comparison, value = map(str.strip, match.groups()) if match else ("", "", "")
+        if not field:
             raise InputError(
-                f"{text!r} is no filter; write FIELD=VALUE, or with one of != < <= > >=, such as 'date>=2020'"
+                f"{text[:80]!r} is no filter; write FIELD=VALUE, or with one of != < <= > >=, such as 'date>=2020'"
             )
-        return cls(*match.groups())
+        return cls(field, comparison, value)
 
     def matches(self, document: Document) -> bool:
         """Tell whether a document has the field with such a value."""
@@ -54,8 +55,18 @@ class Filter(NamedTuple):
         return value if isinstance(value, list) else [] if value is None else [value]
 
     def _equals(self, value: Any) -> bool:
-        pattern = re.escape(self.value.casefold()).replace(r"\*", ".*")
-        return re.fullmatch(pattern, _text(value).casefold(), re.DOTALL) is not None
+        # Piece by piece: a regular expression would try all ways to part the text among many stars.
+        first, *others = self.value.casefold().split("*")
+        text = _text(value).casefold()
+        if not others:
+            return text == first
+        at = len(first)
+        for piece in others[:-1]:
+            at = text.find(piece, at)
+            if at < 0:
+                return False
+            at += len(piece)
+        return text.startswith(first) and len(text) - len(others[-1]) >= at and text.endswith(others[-1])
 
     def _compares(self, value: Any) -> bool:
         compare = _COMPARISONS[self.comparison]

@@ -32,7 +32,7 @@ SUFFIXES = {
 _MAGIC = {"pdf": b"%PDF", "docx": b"PK\x03\x04", "pptx": b"PK\x03\x04", "epub": b"PK\x03\x04"}
 _PEEK = 1024
 
-SECONDS, MEGABYTES, CHARACTERS = 300.0, 3_072, 100_000_000
+SECONDS, MEGABYTES, CHARACTERS = 300.0, 3_072, 50_000_000
 """What a file may take: time, the memory of the process that reads it, and characters of text."""
 RECOGNISED_SECONDS = 3_600.0
 """The time for a file whose scanned pages are recognised."""

@@ -6,9 +6,13 @@ import datetime as dt
 import re
 from typing import Any, NamedTuple
 
+from pytrace.storage.foreign_json import check_value
+
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.*?)^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"^[\w\"'-]+[ \t]*[:=]", re.MULTILINE)
 _TITLE = re.compile(r"^title[ \t]*[:=](.*)$", re.MULTILINE | re.IGNORECASE)
+
+_LONGEST, _MOST_BRACKETS = 100_000, 1_000
 
 
 class FrontMatter(NamedTuple):
@@ -26,7 +30,9 @@ def split_front_matter(source: str) -> FrontMatter:
         return FrontMatter({}, source)
     text = source[front.end() :]
     try:
+        _check_size(front[2])
         fields = _yaml(front[2]) if front[1] == "---" else _toml(front[2])
+        check_value(fields)
     except (ValueError, RecursionError) as error:
         title = _TITLE.search(front[2])
         named = {"title": title[1].strip().strip("\"'")} if title else {}
@@ -34,6 +40,16 @@ def split_front_matter(source: str) -> FrontMatter:
     if not isinstance(fields, dict):
         return FrontMatter({}, text, "its front matter holds no fields")
     return FrontMatter({str(name).lower(): _plain(value) for name, value in fields.items() if value is not None}, text)
+
+
+def _check_size(text: str) -> None:
+    # The time to read YAML grows with the square of its open brackets.
+    for what, count, most in (
+        ("characters", len(text), _LONGEST),
+        ("brackets", text.count("[") + text.count("{"), _MOST_BRACKETS),
+    ):
+        if count > most:
+            raise ValueError(f"it has {count:,} {what}, and at most {most:,} are read")
 
 
 def _yaml(text: str) -> Any:
@@ -44,7 +60,7 @@ def _yaml(text: str) -> Any:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise ValueError("it has aliases")
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError) as error:  # of what tags ask for
         raise ValueError(str(error)) from None
 
 
@@ -62,4 +78,6 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
-    return value if isinstance(value, str | int | float | bool) else str(value)
+    if isinstance(value, int | float | bool):
+        return value
+    return str(value).encode("utf-8", "replace").decode()  # lone surrogates are no text

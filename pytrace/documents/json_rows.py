@@ -87,6 +87,8 @@ def _list_items(stream: BinaryIO, path: Path) -> Iterator[tuple[bytes, int]]:
         position = run.end()
         character = buffer[position : position + 1]
         if character in (b"", b'"'):  # the end of what was read, perhaps within a string
+            if len(buffer) - start > MOST_BYTES:
+                raise _no_list(f"an item has more than {MOST_BYTES:,} bytes", path, line)
             # As much again as the item has so far, so that a long one is not looked at over and over.
             more = stream.read(max(_CHUNK, len(buffer) - start))
             if not more:

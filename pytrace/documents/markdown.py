@@ -64,7 +64,7 @@ def _parser() -> MarkdownIt:
 
 def _inline(token: Token) -> str:
     text = clean_text(_words(token.children or ()))
-    return _TASK_BOX.sub("", _FOOTNOTE_MARK.sub("", _FOOTNOTE_TEXT.sub("", text))).strip()
+    return clean_text(_TASK_BOX.sub("", _FOOTNOTE_MARK.sub("", _FOOTNOTE_TEXT.sub("", text))))
 
 
 def _words(tokens: Sequence[Token]) -> str:

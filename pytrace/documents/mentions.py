@@ -12,6 +12,10 @@ from pytrace.documents.languages import UNSPACED
 from pytrace.kernels.fuzzy import partial_ratio
 
 _WORD = re.compile(r"\w+")
+# Of what stands before a phrase so many characters are looked at.
+_NEAR = 200
+# What is longer is no name, and none holds it.
+_LONGEST = 1_000
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ARTICLES = frozenset({"a", "an", "the"})
 # Words that a phrase shares with most texts: alone they mention nothing.
@@ -54,14 +58,14 @@ def replace(text: str, phrase: str, by: str) -> str:
     for match in pattern.finditer(text):
         start = match.start()
         if article:
-            before = re.search(r"(?<!\w)(?:a|an|the)\s+\Z", text[last:start], re.IGNORECASE)
-            start = last + before.start() if before else start
+            near = max(last, start - _NEAR)
+            before = re.search(r"(?<!\w)(?:a|an|the)\s+\Z", text[near:start], re.IGNORECASE)
+            start = near + before.start() if before else start
+        ahead = text[max(0, start - _NEAR) : start]
         # Behind an adjective a common noun has no article: "a coastal town" becomes "a coastal settlement".
-        bare = (
-            article and start == match.start() and match[0][0].islower() and bool(re.search(r"\w\s+\Z", text[:start]))
-        )
+        bare = article and start == match.start() and match[0][0].islower() and bool(re.search(r"\w\s+\Z", ahead))
         instead = re.sub(r"^(?:an?|the) ", "", by, flags=re.IGNORECASE) if bare else by
-        begins = not text[:start].strip() or text[:start].rstrip()[-1] in ".!?]"
+        begins = ahead.rstrip()[-1:] in ".!?]"  # also "", where nothing stands before
         written += [text[last:start], instead[:1].upper() + instead[1:] if begins else instead]
         last = match.end()
     return "".join([*written, text[last:]])
@@ -103,7 +107,7 @@ def rng_of(*parts: object) -> random.Random:
 
 @functools.lru_cache(maxsize=4096)
 def _pattern(phrase: str) -> re.Pattern[str] | None:
-    words = _WORD.findall(phrase)
+    words = _WORD.findall(phrase) if len(phrase) <= _LONGEST else []
     while len(words) > 1 and words[0].casefold() in _ARTICLES:
         words = words[1:]
     if not words:

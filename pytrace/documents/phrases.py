@@ -50,6 +50,8 @@ _SHORTEST = 3
 _LONGEST_OPENING = 30
 # Of the words before a phrase the last so many characters are kept.
 _LONGEST_BEFORE = 160
+# What is longer is no sentence, and is looked at in such parts: brackets and quotes that nothing closes cost the square of a part.
+_LONGEST_SENTENCE = 2_000
 
 
 class Phrase(msgspec.Struct, frozen=True):
@@ -87,7 +89,13 @@ def content_phrases(sentence: str, *, language: str = "en") -> list[Phrase]:
     Phrase(text='The Company', before='that was built by')
     Phrase(text='1783', before='in')
     """
-    return list(_phrases(sentence)) if language == LANGUAGE else []
+    if language != LANGUAGE:
+        return []
+    return [
+        phrase
+        for start in range(0, len(sentence), _LONGEST_SENTENCE)
+        for phrase in _phrases(sentence[start : start + _LONGEST_SENTENCE])
+    ]
 
 
 def _phrases(sentence: str) -> Iterator[Phrase]:
@@ -241,6 +249,7 @@ def sentence_subject(sentence: str) -> tuple[int, int] | None:
     Ada Foah
     None
     """
+    sentence = sentence[:_LONGEST_SENTENCE]
     begin = _clause_start(sentence)
     clause = sentence[begin:].rstrip(" .!?")
     for start, stop in islice(_tied(clause, _spans(clause, 0)), 1):

@@ -19,7 +19,7 @@ def read_plain(source: str) -> Extracted:
     """Turn a text into blocks; its title is a heading that it begins with."""
     paragraphs = list(_paragraphs(source))
     blocks = [
-        Block(" ".join(lines), level=int(_is_heading(lines, paragraphs[index + 1 :][:1])))
+        Block(" ".join(lines), level=int(_is_heading(lines, paragraphs[index + 1 : index + 2])))
         for index, lines in enumerate(paragraphs)
     ]
     if len(blocks) > 1 and blocks[0].level:

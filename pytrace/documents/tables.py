@@ -19,6 +19,7 @@ from pytrace.errors import DataError
 
 # A quote that is never closed would make one field of all the rest.
 _LONGEST_FIELD = 10_000_000
+_LONGEST_LINE = 2 * _LONGEST_FIELD
 _SAMPLE = 1 << 20  # from which encoding and delimiter are told
 _DELIMITERS = ",;\t|"
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d%?")
@@ -94,12 +95,23 @@ def open_csv(path: Path) -> Iterator[CsvFile]:
         stream.seek(0)
         encoding, warning = encoding_of(sample, whole=len(sample) < _SAMPLE)
         text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-        rows = _rows(csv.reader(text, delimiter=_delimiter(sample.decode(encoding, "replace"), path)), path)
+        rows = _rows(
+            csv.reader(_lines(text, path), delimiter=_delimiter(sample.decode(encoding, "replace"), path)), path
+        )
         first = next(rows, None)
         heads = [] if first is None else [clean_text(cell) for cell in first[1]]
         if first is not None and any(map(_NUMBER.fullmatch, heads)):
             heads, rows = [], itertools.chain([first], rows)
         yield CsvFile(heads, rows, [warning] if warning else [])
+
+
+def _lines(text: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    for number, line in enumerate(iter(lambda: text.readline(_LONGEST_LINE + 1), ""), start=1):
+        if len(line) > _LONGEST_LINE:
+            raise DataError(
+                f"has more than {_LONGEST_LINE:,} characters in a line; is it a table?", path=path, line=number
+            )
+        yield line
 
 
 def _delimiter(sample: str, path: Path) -> str:

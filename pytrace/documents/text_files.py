@@ -19,8 +19,10 @@ MARKDOWN_SUFFIXES = (".md", ".markdown")
 TEXT_SUFFIXES = (".txt", ".text")
 TABLE_SUFFIXES = (".csv", ".tsv")
 
-MOST_BYTES = 100_000_000
-"""Of a text that is read as a whole, and of a line of rows."""
+MOST_BYTES = 50_000_000
+"""Of a text that is read as a whole, and of a line or an item of rows: its sentences take up to forty times that."""
+# Rows compress to a tenth or less; gzip itself makes a thousandth of zeros at best.
+_MOST_RATIO = 100
 
 # What a file of another format can be saved as, by its suffix.
 SAVED_AS = {
@@ -87,7 +89,7 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
     try:
         with path.open("rb") as plain:
             if path.name.lower().endswith(".gz"):
-                with io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=plain))) as stream:
+                with io.BufferedReader(cast(Any, _Unpacked(plain, path))) as stream:
                     yield stream
             else:
                 yield plain
@@ -103,6 +105,24 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
         raise DataError(f"is a broken gzip file ({error}); fetch or compress it again", path=path) from None
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
+
+
+class _Unpacked(gzip.GzipFile):
+    """What a file unpacks to, as long as it is not out of all proportion to it."""
+
+    def __init__(self, packed: io.BufferedReader, path: Path) -> None:
+        super().__init__(fileobj=packed)
+        self._path = path
+        self._most = max(MOST_BYTES, _MOST_RATIO * path.stat().st_size)
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if self.tell() > self._most:
+            raise DataError(
+                f"unpacks to more than {self._most:,} bytes, a hundred times its size; unpack it, and see what it holds",
+                path=self._path,
+            )
+        return data
 
 
 def peek_text(stream: io.BufferedReader, path: Path, *, only_utf8: bool = True) -> bytes:

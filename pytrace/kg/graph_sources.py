@@ -25,6 +25,7 @@ from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
+from pytrace.triples.graph.rdf_nesting import open_rdf
 
 _STORE = "graph.db"
 _RDF = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
@@ -44,7 +45,9 @@ class Source(msgspec.Struct, frozen=True):
 def unreadable(error: SyntaxError, path: Path) -> DataError:
     """Say where an RDF file cannot be parsed."""
     return DataError(
-        f"column {error.offset}: {_PLACE.sub('', error.msg)}; repair the line", path=path, line=error.lineno
+        f"column {error.offset}: {' '.join(_PLACE.sub('', error.msg).split())[:300]}; repair the line",
+        path=path,
+        line=error.lineno,
     )
 
 
@@ -128,7 +131,7 @@ def _read_jsonl(path: Path) -> Iterator[Triple]:
                     lines = msgspec.convert(row, _DocumentLine).triples or ()
                 else:
                     lines = (msgspec.convert(row, _TripleLine),)
-            except msgspec.ValidationError as error:
+            except ValueError as error:
                 raise DataError(
                     f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote",
                     path=path,
@@ -162,7 +165,7 @@ class _RdfReader:
 
     def read(self, kind: ox.RdfFormat) -> Iterator[Triple]:
         """Iterate over the facts of a file."""
-        with input_errors(self._path), self._path.open("rb") as stream:
+        with input_errors(self._path), open_rdf(self._path) as stream:
             try:
                 for quad in ox.parse(stream, format=kind):
                     triple = self._triple(quad)

@@ -115,6 +115,11 @@ class LocalStore(FactStore):
         names: list[str] = self._process.ask("first_names", list(keys))
         return names
 
+    def all_names(self, keys: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return everything that entities are called: their labels, and their keys in words."""
+        names: list[tuple[str, ...]] = self._process.ask("all_names", list(keys))
+        return names
+
     def solutions(self, queries: Sequence[GraphQuery], limits: QueryLimits) -> list[Solutions | Exception]:
         """Run queries, as many at once as there are processors."""
         check_limits(limits)

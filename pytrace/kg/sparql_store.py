@@ -18,6 +18,7 @@ from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
+from pytrace.triples.graph.rdf_nesting import open_rdf
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")
@@ -57,11 +58,9 @@ class KnowledgeStore:
         if suffix not in _FORMATS or path.is_dir():
             return cls.of_triples(read_source(path, format=format).triples, path=path)
         store = ox.Store()
-        with input_errors(path):
-            with path.open("rb"):  # so that a missing file is told as all others are
-                pass
+        with input_errors(path), open_rdf(path) as stream:
             try:
-                store.bulk_load(path=str(path), format=_FORMATS[suffix])
+                store.bulk_load(stream, format=_FORMATS[suffix])
             except SyntaxError as error:
                 raise unreadable(error, path) from error
         return cls._filled(store, path)
@@ -93,6 +92,10 @@ class KnowledgeStore:
         node = node_of(key)
         labels = [key_of(quad.object) for label in LABELS for quad in self.store.quads_for_pattern(node, label, None)]
         return (*sorted(labels), entity_name(key))
+
+    def all_names(self, keys: list[str]) -> list[tuple[str, ...]]:
+        """Return what each of some entities is called."""
+        return [self.names(key) for key in keys]
 
     def relations(self) -> list[tuple[str, str, int]]:
         """Return key, name and number of triples of every relation but those to names, the most frequent first."""
@@ -217,7 +220,9 @@ def _query_errors() -> Iterator[None]:
     except InputError:
         raise
     except (SyntaxError, ValueError, OSError) as error:
-        raise InputError(f"the SPARQL query cannot be run ({str(error)[:120]}); correct it") from error
+        raise InputError(
+            f"the SPARQL query cannot be run ({' '.join(str(error).split())[:120]}); correct it"
+        ) from error
 
 
 def _node(key: str) -> ox.NamedNode | ox.BlankNode:

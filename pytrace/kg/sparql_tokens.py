@@ -24,7 +24,7 @@ _TOKENS = re.compile(
     |(?P<language>@[A-Za-z]+(?:-[A-Za-z0-9]+)*)
     |(?P<blank>_:\w(?:[\w.\-\u00b7]*[\w\-\u00b7])?)
     |(?P<variable>[?$][\w\u00b7]+)
-    |(?P<prefixed>(?:[^\W\d_](?:[\w.\-\u00b7]*[\w\-\u00b7])?)?:(?:{_LOCAL}*(?<!\.))?)
+    |(?P<prefixed>(?:[^\W\d_](?:[\w.\-\u00b7]{{0,200}}[\w\-\u00b7])?)?:(?:{_LOCAL}*(?<!\.))?)
     |(?P<number>[+-]?(?:\d+\.\d*[eE][+-]?\d+|\.?\d+[eE][+-]?\d+|\d*\.\d+|\d+))
     |(?P<word>[A-Za-z]\w*)
     |(?P<mark>\^\^|&&|\|\||!=|<=|>=|<<|>>|[{{}}()\[\];,.=<>+\-*/|^!?~])
@@ -188,7 +188,7 @@ def check_syntax(query: str) -> None:
         for guarded in _unevaluated(query, tokens):
             ox.Store().query(guarded)
     except (SyntaxError, ValueError) as error:
-        reason = _POSITION.sub("", str(error))[:120]
+        reason = " ".join(_POSITION.sub("", str(error)).split())[:120]
         raise InputError(f"the SPARQL query cannot be read ({reason}); correct it") from error
 
 

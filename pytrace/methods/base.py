@@ -337,7 +337,7 @@ def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Set
         values[name] = None if name in may_be_none and text.lower() == "none" else text
     try:
         result = msgspec.convert(values, type(settings), strict=False)
-    except msgspec.ValidationError as error:
+    except ValueError as error:
         raise InputError(
             f"a setting of {what} cannot be used: {error}; see {type(settings).__module__}.{type(settings).__name__}"
         ) from error

@@ -62,11 +62,16 @@ def _no_number(name: str) -> NoReturn:
 
 def read_json(path: Path, kind: type[T]) -> T:
     """Decode a file: `OSError` if it cannot be read, `ValueError` as `decode_json`."""
+    return decode_json(read_bounded(path), kind)
+
+
+def read_bounded(path: Path) -> bytes:
+    """Read a file of at most `MOST_BYTES`; `ValueError` if it has more."""
     with path.open("rb") as stream:
         data = stream.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES:,} bytes")
-    return decode_json(data, kind)
+    return data
 
 
 def check_value(value: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +27,7 @@ from pytrace.cli.certify_paths import Paths
 from pytrace.cli.commands import click_group
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase, compile_triples, read_source
-from pytrace.kg.sparql_store import KnowledgeStore
+from pytrace.kg.local_store import LocalStore
 from pytrace.records import Triple
 
 FILMS = [
@@ -172,28 +172,38 @@ def test_questions_are_read_as_they_were_written(tmp_path: Path) -> None:
         question_line(GoldQuestion("1", "\ud800", ()))
 
 
-def test_paths_of_a_query_lead_from_topics_to_answers_and_mix_no_solutions() -> None:
-    store = KnowledgeStore.of_triples(FILMS)
-    found = gold_paths_from_sparql(store, STARS, topics=["http://f/kubrick"], answers=["http://f/Jack_Nicholson"])
+def opened(folder: Path, triples: list[Triple]) -> LocalStore:
+    path = folder / "graph.tsv"
+    path.write_text("".join(f"{triple.head}\t{triple.relation}\t{triple.tail}\n" for triple in triples))
+    return LocalStore.open(path)
+
+
+@pytest.fixture(scope="module")
+def film_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    with opened(tmp_path_factory.mktemp("films"), FILMS) as store:
+        yield store
+
+
+def test_paths_of_a_query_lead_from_topics_to_answers_and_mix_no_solutions(film_store: LocalStore) -> None:
+    found = gold_paths_from_sparql(film_store, STARS, topics=["http://f/kubrick"], answers=["http://f/Jack_Nicholson"])
     # In the graph of all solutions there is also kubrick, lolita, film, shining, Jack Nicholson.
     assert steps(found.paths) == [["shining", "Jack_Nicholson"]]
     assert (found.reason, found.stopped) == ("", "")
     assert set(found.paths[0]) <= set(FILMS)
 
 
-def test_topics_and_answers_may_be_names_or_left_out() -> None:
-    store = KnowledgeStore.of_triples(FILMS)
-    named = gold_paths_from_sparql(store, STARS, topics=["Kubrick"], answers=["jack nicholson"])
+def test_topics_and_answers_may_be_names_or_left_out(film_store: LocalStore) -> None:
+    named = gold_paths_from_sparql(film_store, STARS, topics=["Kubrick"], answers=["jack nicholson"])
     assert steps(named.paths) == [["shining", "Jack_Nicholson"]]
-    free = gold_paths_from_sparql(store, STARS, topics=["kubrick"])
+    free = gold_paths_from_sparql(film_store, STARS, topics=["kubrick"])
     assert steps(free.paths) == [["lolita", "james_mason"], ["shining", "Jack_Nicholson"]]
-    all_constants = gold_paths_from_sparql(store, STARS)
+    all_constants = gold_paths_from_sparql(film_store, STARS)
     assert {path[0] for path in all_constants.paths} == {FILMS[0], FILMS[1], FILMS[4], FILMS[5]}
 
 
-def test_a_path_may_come_back_to_the_topic_where_that_is_the_answer() -> None:
+def test_a_path_may_come_back_to_the_topic_where_that_is_the_answer(tmp_path: Path) -> None:
     couple = [Triple("urn:a/b", "urn:spouse", "urn:a/c"), Triple("urn:a/c", "urn:spouse", "urn:a/b")]
-    store = KnowledgeStore.of_triples(couple)
+    store = opened(tmp_path, couple)
     query = "SELECT ?x { <urn:a/b> <urn:spouse>/<urn:spouse> ?x }"
     found = gold_paths_from_sparql(store, query, topics=["urn:a/b"], answers=["urn:a/b"])
     assert tuple(couple) in found.paths
@@ -212,27 +222,40 @@ def test_a_path_may_come_back_to_the_topic_where_that_is_the_answer() -> None:
     ],
 )
 def test_the_reason_is_told_where_there_is_no_path(
-    query: str, topics: list[str], answers: list[str], reason: str
+    film_store: LocalStore, query: str, topics: list[str], answers: list[str], reason: str
 ) -> None:
-    found = gold_paths_from_sparql(KnowledgeStore.of_triples(FILMS), query, topics=topics, answers=answers)
+    found = gold_paths_from_sparql(film_store, query, topics=topics, answers=answers)
     assert found.paths == ()
     assert reason in found.reason
 
 
-def test_limits_are_told_and_arguments_checked() -> None:
-    store = KnowledgeStore.of_triples(FILMS)
-    found = gold_paths_from_sparql(store, STARS, topics=["kubrick"], limit=1)
+def test_limits_are_told_and_arguments_checked(film_store: LocalStore) -> None:
+    found = gold_paths_from_sparql(film_store, STARS, topics=["kubrick"], limit=1)
     assert (len(found.paths), found.stopped) == (1, "more than 1 paths")
-    assert gold_paths_from_sparql(store, STARS, topics=["kubrick"], max_hops=1).reason.startswith("no path of up to 1")
+    assert gold_paths_from_sparql(film_store, STARS, topics=["kubrick"], max_hops=1).reason.startswith(
+        "no path of up to 1"
+    )
     with pytest.raises(InputError, match="limit is 0"):
-        gold_paths_from_sparql(store, STARS, limit=0)
+        gold_paths_from_sparql(film_store, STARS, limit=0)
     with pytest.raises(InputError, match="changes data"):
-        gold_paths_from_sparql(store, "DROP ALL")
+        gold_paths_from_sparql(film_store, "DROP ALL")
 
 
-def test_solutions_of_many_triples_have_the_same_paths_as_those_of_few() -> None:
+def test_a_query_without_end_is_ended(tmp_path: Path) -> None:
+    ring = [Triple(f"urn:n/{at}", "urn:r", f"urn:n/{(at * 7 + step) % 90}") for at in range(90) for step in range(9)]
+    # 10^14 solutions, of which none is kept: neither the time nor the memory would suffice.
+    size = " + ".join(f"STRLEN(STR(?a{at}))" for at in range(5))
+    query = f"SELECT ?a0 {{ {' '.join(f'?a{at} <urn:r> ?b{at} .' for at in range(5))} FILTER({size} = 1) }}"
+    with opened(tmp_path, ring) as store:
+        found = gold_paths_from_sparql(store, query, topics=["urn:n/1"], answers=["urn:n/2"], seconds=0.5)
+        assert found.stopped == "more than 0.5 seconds"
+        # The store is there still.
+        assert gold_paths_from_sparql(store, "SELECT ?x { <urn:n/1> <urn:r> ?x }").paths
+
+
+def test_solutions_of_many_triples_have_the_same_paths_as_those_of_few(tmp_path: Path) -> None:
     chain = [Triple(f"urn:n/{at}", "urn:r", f"urn:n/{at + 1}") for at in range(16)]
-    store = KnowledgeStore.of_triples(chain)
+    store = opened(tmp_path, chain)
     query = "SELECT ?v16 { " + " ".join(f"?v{at} <urn:r> ?v{at + 1} ." for at in range(16)) + " }"
     found = gold_paths_from_sparql(store, query, topics=["urn:n/13"], answers=["urn:n/16"])
     assert found.paths == (tuple(chain[13:]),)
@@ -273,7 +296,7 @@ def test_pathquestions_paths_are_facts_and_its_queries_find_them_again(shared_da
     assert (len(questions), {len(question.paths[0]) for question in questions}) == (1908, {2})
     source = tmp_path / "kb.tsv"
     source.write_bytes((folder / "2H-kb.txt").read_bytes())
-    store = KnowledgeStore.load(source)
+    store = LocalStore.open(source)
     base = base_of(*read_source(source).triples)
     assert check_paths(base, questions) == ()
     for question in questions[::40]:

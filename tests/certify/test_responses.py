@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.certify.response_parsing import answers_match, parse_response
+from pytrace.certify.response_parsing import StepForm, answers_match, parse_response
 
 STEPS = ("Corfu is in Greece.", "Greece speaks Greek.")
 
@@ -116,3 +116,18 @@ def test_answers_match_whole_words_in_either_direction():
     assert not answers_match("", ("Greek",))
     assert not answers_match("Greek", ("",))
     assert not answers_match(", ,", ("Greek",))
+
+
+@pytest.mark.parametrize("form", ["numbered", "sentences"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 300_000,
+        "So the answer is " + '"' * 300_000,
+        '"' * 300_000,
+        "1. " + "".join(f"{n}. " for n in range(2, 50_000)),
+    ],
+)
+def test_a_response_of_one_sign_is_read_in_time_linear_in_its_length(text: str, form: StepForm) -> None:
+    # Minutes, where it was the square.
+    assert parse_response(text, form=form).form in ("unstructured", "structured")

@@ -783,3 +783,9 @@ def test_there_is_no_part_beyond_the_last(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="there is no part"):
             read_documents(tmp_path, part=part)
     assert list(read_documents(tmp_path, part=(2, 2))) == []
+
+
+@pytest.mark.parametrize("text", ["One [^1] two.", "[^1] One  two. [^2]", "- [x] [^1] One [^1] two."])
+def test_a_footnote_mark_between_words_leaves_one_space(text: str, tmp_path: Path) -> None:
+    [document] = read_documents(write(tmp_path / "a.md", text))
+    assert document.sentences == ("One two.",)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pytrace.documents import ReadReport, read_documents
-from pytrace.documents.filters import Filter
+from pytrace.documents.filters import Filter, matches, parse_filters
+from pytrace.documents.front_matter import split_front_matter
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin
 
@@ -144,3 +145,34 @@ def test_filters_that_are_none_or_match_nothing_are_told(tmp_path: Path) -> None
     (tmp_path / "a.txt").write_text("One two.")
     with pytest.raises(DataError, match="none of 1 documents matches author=Venn, year>3"):
         list(read_documents(tmp_path, where=["author=Venn", "year>3"]))
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["a: !!timestamp x", "a: .inf", "a: 99999999999999999999", "a: " + "[" * 500, "a: [" + "[],\n" * 1_000 + "]", "a: 2020-13-45",
+     "a: " + "word " * 30_000],
+)  # fmt: skip
+def test_front_matter_that_cannot_be_read_costs_a_warning(field: str) -> None:
+    front = split_front_matter(f"---\ntitle: Tern\n{field}\n---\nText.\n")
+    assert (front.fields, front.text) == ({"title": "Tern"}, "Text.\n")
+    assert front.warning.startswith("its front matter was not understood (")
+    assert "\n" not in front.warning
+
+
+def test_half_characters_of_front_matter_are_replaced() -> None:
+    assert split_front_matter('---\ntitle: "a\\ud800"\n---\n').fields == {"title": "a?"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches_it"),
+    [("title=a*c*e", True), ("title=*", True), ("title=*b*", True), ("title=abcde*", True), ("title=abc*cde", False),
+     ("title=a*x*e", False), ("title=*d", False), ("title= ABCDE ", True)],
+)  # fmt: skip
+def test_stars_stand_for_any_characters(text: str, matches_it: bool) -> None:
+    assert matches(Document("1", "abcde", ()), parse_filters([text])) is matches_it
+
+
+def test_filters_are_read_and_compared_in_time_linear_in_their_length() -> None:
+    with pytest.raises(InputError, match="is no filter"):
+        parse_filters(["\n" * 200_000])
+    assert not matches(Document("1", "a" * 50_000, ()), parse_filters(["title=" + "a*" * 500 + "b"]))

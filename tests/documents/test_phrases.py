@@ -134,3 +134,11 @@ def test_documents_are_handed_over_one_by_one() -> None:
         iter([Document("1", "A", ("B is C.",)), Document("2", "A", ("D is E.",))]), seen.append
     )
     assert [extraction.document.id for extraction in seen] == ["1", "2"]
+
+
+@pytest.mark.parametrize("part", ["“", "[", '"a', "&amp;", '\\"', "[^1]", "http://a"])
+def test_what_nothing_closes_takes_time_in_proportion(part: str) -> None:
+    # Beyond some thousand characters the time was that of the square: minutes, where this is a second.
+    text = part * 10_000
+    content_phrases(text)
+    sentence_subject(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -89,5 +90,28 @@ def test_texts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(DataError, match="has more than 100 bytes, the most that is read of one text; split it"):
         list(read_documents(write(tmp_path / "a.txt", "word " * 30)))
     monkeypatch.setattr("pytrace.documents.json_rows.MOST_BYTES", 100)
+    with pytest.raises(DataError, match=r"b\.json:1: not a JSON list \(an item has more than 100 bytes\)"):
+        list(read_documents(write(tmp_path / "b.json", '[{"title": "A", "text": "B"},\n{"title": "' + "x" * 600_000)))
     with pytest.raises(DataError, match=r"b\.jsonl:2: has more than 100 bytes in a line"):
         list(read_documents(write(tmp_path / "b.jsonl", '{"title": "A", "text": "B"}\n{"title": "' + "x" * 200)))
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.csv.gz"])
+def test_what_is_packed_unpacks_within_bounds(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_files, "MOST_BYTES", 10_000)
+    row = {
+        "a.txt.gz": b"A word.\n",
+        "a.jsonl.gz": b'{"title": "A", "text": "A word."}\n',
+        "a.csv.gz": b"text,n\nA,1\n",
+    }[name]
+    path = write(tmp_path / name, gzip.compress(row * 200))
+    assert list(read_documents(path))
+    path.write_bytes(gzip.compress(row * 30_000))
+    with pytest.raises(DataError, match=r"unpacks to more than [\d,]+ bytes|has more than 10,000 bytes"):
+        list(read_documents(path))
+
+
+def test_a_line_of_a_table_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytrace.documents.tables._LONGEST_LINE", 1_000)
+    with pytest.raises(DataError, match=r"a\.csv:2: has more than 1,000 characters in a line"):
+        list(read_documents(write(tmp_path / "a.csv", "a,b\n" + "1," * 10_000)))

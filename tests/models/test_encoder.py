@@ -21,7 +21,7 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError, StoreError
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
-from pytrace.models.encoders.onnx_graph import OnnxGraph
+from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
 from pytrace.models.encoders.onnx_model import plan
 from pytrace.models.scripted import HashEncoder
 
@@ -675,3 +675,31 @@ def test_minilm_sees_256_tokens_and_no_more(minilm: OnnxEncoder) -> None:
     found = minilm.encode([base, base + "unseen words", "word " * 250 + "seen words"])
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
     assert np.abs(found[0] - found[2]).max() > 1e-3
+
+
+def test_a_tokenizer_that_panics_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path) / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["post_processor"]["special_tokens"] = {}
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(ModelFileError, match="is no tokenizer that can be used") as told:
+        OnnxEncoder(tmp_path).encode(["red"])
+    assert "\n" not in str(told.value)
+    capfd.readouterr()  # what the panic says of itself
+
+
+def test_names_in_a_graph_that_are_no_utf8_are_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = make(tmp_path) / "model.onnx"
+    path.write_bytes(path.read_bytes().replace(b"attention_mask", b"attention_\xff\xfe\xfd\xfc"))
+    with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):
+        OnnxEncoder(tmp_path)
+    assert capfd.readouterr().out == ""
+
+
+def test_a_graph_names_no_files_outside_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x")
+    path = make(tmp_path / "model", external="weights") / "model.onnx"
+    assert weight_files(path) == [path, path.parent / "weights"]
+    for name in (b"../secret", bytes(tmp_path / "secret")):
+        path.write_bytes(b"\n\x08location\x12" + bytes([len(name)]) + name)
+        assert weight_files(path) == [path]

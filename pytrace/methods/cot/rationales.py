@@ -204,12 +204,15 @@ def parse_thought(text: str) -> Thought:
 
 _PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
 
+# Each bracket around an answer copies it; what is longer is none that could be given.
+_LONGEST_ANSWER = 4_000
+
 
 def _short_answer(text: str) -> str:
     """Return the first sentence of a text without what is said and set around an answer."""
     sentences = split_sentences(text.strip().partition("\n")[0])
     answer = clean_answer(sentences[0]) if sentences else ""
-    while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:
+    while 1 < len(answer) <= _LONGEST_ANSWER and _PAIRS.get(answer[0]) == answer[-1]:
         answer = clean_answer(answer[1:-1])
     return answer.strip()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
@@ -99,8 +101,9 @@ class EncoderFiles(OnnxFiles):
 
     def token_ids(self, texts: list[str], limit: int | None = None) -> list[list[int]]:
         """Turn texts into token ids with special tokens, cut to the model's length or `limit`, whichever is less."""
-        self._tokenizer.enable_truncation(max_length=min(self.max_tokens, limit or self.max_tokens))
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        with _usable(self.tokenizer):
+            self._tokenizer.enable_truncation(max_length=min(self.max_tokens, limit or self.max_tokens))
+            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
 
     def _read_pooling(self, name: str) -> Pooling | None:
         config = self._read(name, dict[str, Any])
@@ -148,7 +151,18 @@ def _locate(path: Path, remedy: str) -> tuple[Path, Path]:
 
 
 def _load_tokenizer(path: Path) -> Tokenizer:
-    try:
+    with _usable(path):
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the binding raises bare Exception
-        raise ModelFileError(f"{path} is no tokenizer ({error}); fetch the model again") from error
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    """Say of a tokenizer that it fails."""
+    try:
+        yield
+    except BaseException as error:
+        # The binding raises bare Exception, and panics of compiled code, which are none.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise ModelFileError(f"{path} is no tokenizer that can be used ({reason}); fetch the model again") from error

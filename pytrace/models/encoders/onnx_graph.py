@@ -142,9 +142,11 @@ class OnnxGraph:
 
 
 def weight_files(path: Path) -> list[Path]:
-    """Return a graph's file and those beside it that hold its weights, as the graph names them."""
+    """Return a graph's file and those beside or below it that hold its weights, as the graph names them."""
     names = {match[1][: match[0][0]].decode("utf-8", "ignore") for match in _findall(path, _LOCATION)}
-    return [path, *sorted(file for name in names if (file := path.parent / name).is_file())]
+    # A graph has no business outside its directory, and onnxruntime refuses one that names files there.
+    inside = (path.parent / name for name in names if not name.startswith("/") and ".." not in Path(name).parts)
+    return [path, *sorted(file for file in inside if file.is_file())]
 
 
 def require_device(device: Device) -> None:
@@ -184,7 +186,12 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
     try:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
-        session = onnxruntime.InferenceSession(str(path), options, providers=providers, disabled_optimizers=disabled)
+        # A second try on the same provider would be told on stdout.
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=providers, disabled_optimizers=disabled, enable_fallback=len(providers) > 1
+        )
+        for item in (*session.get_inputs(), *session.get_outputs()):
+            str((item.name, item.type, item.shape))  # may be no UTF-8
     except Exception as error:  # onnxruntime raises classes of its own that share no base
         raise ModelFileError(
             f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"

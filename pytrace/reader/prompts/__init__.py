@@ -19,7 +19,7 @@ import msgspec
 
 from pytrace.errors import DataError, InputError
 from pytrace.records import Triple
-from pytrace.storage.foreign_json import decode_json
+from pytrace.storage.foreign_json import decode_json, read_bounded
 
 __all__ = [
     "ChainDemonstration",
@@ -85,7 +85,7 @@ class Demonstration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if path is None:
             return _ours(cls)
         try:
-            data = Path(path).read_bytes()
+            data = read_bounded(Path(path))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise DataError(

@@ -32,6 +32,7 @@ from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import from_sql
 from pytrace.triples.graph.graph_records import StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
+from pytrace.triples.graph.rdf_nesting import open_rdf
 
 _FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
 _PREFIXES = {
@@ -177,8 +178,13 @@ def read_rdf(writer: Writer, path: Path, *, kind: str) -> None:
 
 
 def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
+    with open_rdf(path) as stream:
+        _stage_quads(connection, path, ox.parse(stream, format=_FORMATS[kind]))
+
+
+def _stage_quads(connection: sqlite3.Connection, path: Path, quads: Iterable[ox.Quad]) -> None:
     try:
-        for quad in ox.parse(path=str(path), format=_FORMATS[kind]):
+        for quad in quads:
             subject, predicate, target = quad.subject, quad.predicate.value, quad.object
             if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
                 raise DataError(f"a triple within a triple cannot be read ({quad.triple}); state it alone", path=path)
@@ -205,7 +211,9 @@ def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
                     (_term(subject), "<" + predicate, to_sql(_term(target))),
                 )
     except SyntaxError as error:
-        raise DataError(f"{error.msg}; repair the line", path=path, line=error.lineno) from error
+        raise DataError(
+            f"{' '.join(error.msg.split())[:300]}; repair the line", path=path, line=error.lineno
+        ) from error
 
 
 def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> str:
