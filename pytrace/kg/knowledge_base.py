@@ -17,6 +17,7 @@ from pytrace.kg.names import verbalise
 from pytrace.kg.triple_search import Sketch, make_sketch, search
 from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 from pytrace.records import Triple
+from pytrace.storage.mapped_arrays import damage_told
 
 # Sentences that are encoded and written together: as many as the encoder sorts by length at once.
 _AT_ONCE = 8192
@@ -186,7 +187,7 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], encoder: Encoder) -> KnowledgeBase:
-        """Open a knowledge base that `build` made: its files are mapped, and nothing of them is read yet.
+        """Open a knowledge base that `build` made: its files are mapped, and its columns compared with their checksum.
 
         Parameters
         ----------
@@ -268,11 +269,12 @@ class KnowledgeBase:
             there are.
         """
         stored = self.vectors  # looked at first, so that no file that has become shorter is copied to a card
-        if self._kept is not None:
-            return self._kept.top_k(np.asarray(vectors, dtype=np.float32), k)
-        sketch = self._sketch if self._files is None else self._files.sketch
-        read = None if self._files is None else self._files.read_vectors
-        return search(vectors, stored, k, sketch, read=read)
+        with damage_told(self.verify):
+            if self._kept is not None:
+                return self._kept.top_k(np.asarray(vectors, dtype=np.float32), k)
+            sketch = self._sketch if self._files is None else self._files.sketch
+            read = None if self._files is None else self._files.read_vectors
+            return search(vectors, stored, k, sketch, read=read)
 
     def entity(self, key: str) -> int | None:
         """Return the number of the entity with a key, or None."""

@@ -15,6 +15,9 @@ from pytrace.errors import StoreError
 
 _CHUNK = 1 << 22
 
+SMALL = 16 << 20
+"""Bytes that are compared with their checksum, in some twenty milliseconds, whenever a file of so many is opened."""
+
 
 def flush(path: Path) -> None:
     """Have the system write a file or directory to the disk now."""

@@ -277,7 +277,7 @@ def test_what_is_no_knowledge_base_is_refused_with_a_remedy(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=2), "has format 2"),
+        (lambda manifest: manifest.update(format=3), "its checksum is not ''"),
         (lambda manifest: manifest.update(triples=2), "has format 1, 2 triples"),
         (lambda manifest: manifest.update(triples=-3), "has format 1, -3 triples"),
         (lambda manifest: manifest.update(unknown=1), "is damaged or of another version"),
@@ -298,6 +298,7 @@ def test_a_damaged_manifest_is_an_error(tmp_path: Path, change: Callable[[Any], 
     place = tmp_path / "base"
     KnowledgeBase.build(many(tmp_path / "a.tsv", 3), place, HashEncoder())
     manifest = json.loads((place / "base.json").read_text())
+    manifest.update(format=1, checksum="")  # of format 1, whose manifests have none
     change(manifest)
     (place / "base.json").write_text(json.dumps(manifest))
     with pytest.raises(StoreError, match=said):

@@ -28,6 +28,7 @@ from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex, graph, mentions, segment, writer
 from pytrace.retrieval.passages import index as passage_index
+from pytrace.retrieval.passages import manifest as manifest_module
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
 
@@ -618,9 +619,10 @@ def test_filters_say_which_passages_may_be_found(tmp_path: Path) -> None:
 
 
 def test_any_flipped_byte_is_found_and_none_ends_the_process(
-    tmp_path: Path, documents: dict[str, list[Document]]
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(tmp_path / "index", documents)
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # as large files are opened
     rng = random.Random(7)
     files = sorted(path for path in (tmp_path / "index").iterdir() if path.name != "passages.lock")
     for path in files:
@@ -648,11 +650,14 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
     PassageIndex(tmp_path / "index").verify()
 
 
-def test_what_is_damaged_is_not_written_anew(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+def test_what_is_damaged_is_not_written_anew(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "index" / build(tmp_path / "index", documents).manifest.segments[0].name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # else it is told at opening
     with IndexWriter(tmp_path / "index", ENCODER) as index:
         index.remove(["pellisk"])
         with pytest.raises(StoreError, match="damaged"):

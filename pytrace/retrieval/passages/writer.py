@@ -27,7 +27,6 @@ from pytrace.retrieval.passages.manifest import (
     MANIFEST,
     FileEntry,
     VectorType,
-    damage_told,
     read_manifest,
     write_manifest,
 )
@@ -44,6 +43,7 @@ from pytrace.retrieval.passages.segment import (
     write_segment,
 )
 from pytrace.storage.closing import Closing
+from pytrace.storage.mapped_arrays import damage_told
 
 # Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
 _BATCH = 1024
