@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -267,13 +268,20 @@ class Show(Command):
 
 
 class Verify(Command):
-    """Compare all files of the index in DIR with their checksums."""
+    """Compare all files of the index in DIR with their checksums; one of sentences (--sentence-index of 'ask'), too."""
 
     directory: Path = argument("DIR")
 
     def run(self) -> Result:
+        from pytrace.retrieval import index_files
         from pytrace.retrieval.passages import PassageIndex
 
+        if (self.directory / index_files.MANIFEST).exists():
+            files = index_files.IndexFiles(self.directory, None, writable=False)
+            with closing(files):
+                files.verify()
+            document = {"index": self.directory, "sentences": files.count, "intact": True}
+            return Result(document, f"{self.directory}: {files.count:,} sentences, all intact")
         with PassageIndex(self.directory) as index:
             index.verify()
             summary = _summary(index)
