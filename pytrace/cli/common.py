@@ -45,6 +45,8 @@ PLAIN_INTERVAL = 10.0
 _REDRAW = 0.5
 _SAMPLE = 1.0
 _WINDOW = 60.0
+# Items from which the time left is told, or else a window's time.
+_LEAST_SAMPLE = 10
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -328,7 +330,8 @@ class Pace:
         parts = [_rate(rate)]
         if tokens:
             parts.append(f"{_number((tokens - tokens_before) / seconds)} tokens a second")
-        if total and rate:
+        # The first of many may be slow to come, or quick.
+        if total and rate and (done - before >= _LEAST_SAMPLE or seconds >= _WINDOW):
             parts.append(f"about {_duration((total - done) / rate)} left")
         return ", ".join(parts)
 

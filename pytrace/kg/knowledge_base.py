@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -19,8 +20,10 @@ from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 from pytrace.records import Triple
 from pytrace.storage.mapped_arrays import damage_told
 
-# Sentences that are encoded and written together: as many as the encoder sorts by length at once.
-_AT_ONCE = 8192
+# Sentences that are encoded together; always as many, since vectors differ by rounding from batch to batch.
+_AT_ONCE = 256
+# What was encoded is kept after so many seconds.
+_KEPT_AFTER = 2.0
 
 
 class KnowledgeBase:
@@ -150,7 +153,7 @@ class KnowledgeBase:
         encoder
             Makes the vectors.
         progress
-            Called with the numbers of triples that have vectors and of all, at first and after each batch.
+            Called with the numbers of triples whose vectors are kept and of all, at first and whenever there are more.
 
         Raises
         ------
@@ -178,10 +181,16 @@ class KnowledgeBase:
             done = building.begin(columns)
             report = progress or (lambda *_: None)
             report(done, total)
+            fresh: list[Vectors] = []
+            kept = time.monotonic()
             for vectors in _encoded(columns, encoder, done):
-                building.append(vectors)
+                fresh.append(vectors)
                 done += len(vectors)
-                report(done, total)
+                if done == total or time.monotonic() - kept > _KEPT_AFTER:
+                    building.append(np.concatenate(fresh))
+                    fresh.clear()
+                    report(done, total)
+                    kept = time.monotonic()
             building.finish()
         return cls.open(directory, encoder)
 

@@ -410,3 +410,4 @@ def test_the_pace_is_that_of_the_last_minute() -> None:
     assert common.Pace(0.0).words(5.0, 0, 0, 10) == "0.00 a second"
     assert common.Pace(0.0).words(100.0, 2, 250, 101) == "1.2 a minute, 2.5 tokens a second, about 82 min left"
     assert common.Pace(0.0).words(10.0, 5000, 0, 200_000) == "500 a second, about 6 min left"
+    assert common.Pace(0.0).words(10.0, 1, 0, 9000) == "0.10 a second", "of one item no time left can be told"

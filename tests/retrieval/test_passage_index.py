@@ -500,6 +500,36 @@ def test_nothing_is_seen_before_commit(tmp_path: Path, documents: dict[str, list
     assert set(contents(PassageIndex(tmp_path / "index"))) == {"a#0"}
 
 
+def test_a_killed_build_has_lost_a_few_seconds_of_encoding(tmp_path: Path) -> None:
+    given = [passage for number in range(300) for passage in document(f"doc {number}")]
+    code = """
+import sys, time
+from pathlib import Path
+from tests.retrieval.test_passage_index import *
+
+class Slow(HashEncoder):
+    def encode(self, texts, *, kind="passage"):
+        time.sleep(0.01 * len(texts))
+        return super().encode(texts, kind=kind)
+
+with IndexWriter(Path(sys.argv[1]), Slow(dimension=32), create=True) as index:
+    index.add(passage for number in range(300) for passage in document(f"doc {number}"))
+    time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "index"], cwd=Path(__file__).parents[2])
+    while not [*(tmp_path / "index").glob("passages-*.arrays")]:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.3)  # the manifest that names it
+    process.kill()
+    process.wait()
+    encoder = CountingEncoder()
+    with IndexWriter(tmp_path / "index", encoder, create=True) as index:
+        index.add(given)
+        index.commit()
+    assert encoder.count <= 300 - 128
+
+
 def test_a_second_writer_is_told_who_holds_the_index(tmp_path: Path) -> None:
     build(tmp_path / "index", {"a": document("a")})
     with (
