@@ -141,7 +141,8 @@ def _explain_os(error: OSError) -> tuple[int, str]:
     reason = (error.strerror or str(error)).lower()
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return FAILED, f"{path}{reason} while writing; free some room and run the same command again"
-    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+    wrong_place = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError)
+    if wrong_place or error.errno in {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}:
         return WRONG_INPUT, f"{path}{reason}; correct the path or its permissions"
     return FAILED, f"{path}{reason}; run again with PYTRACE_DEBUG=1 for the traceback"
 

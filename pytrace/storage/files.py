@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,6 +86,8 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
+        with suppress(PermissionError):  # a directory may be written and not read
+            flush(path.parent)  # so that the new name outlives a power cut
     except OSError as error:
         failure = StoreError(f"cannot write {path}: {error.strerror or error}; nothing was changed there")
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
@@ -93,4 +95,5 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
         raise failure from error
     finally:
         if partial is not None:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):  # such as that of a place that cannot be written
+                partial.unlink(missing_ok=True)

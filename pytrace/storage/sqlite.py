@@ -43,8 +43,12 @@ def connect_to_read(file: Path, *, mode: Literal["ro", "rw"] = "ro", **options: 
     except sqlite3.OperationalError as error:
         connection.close()
         # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
-        if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or pending_log(file):
+        if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
             raise
+        if pending_log(file):
+            raise StoreError(
+                f"{file} has changes in its log, which SQLite cannot read where it cannot write; copy {file.parent} to another place"
+            ) from error
         return connect(f"{uri}?mode=ro&immutable=1", **options)
     except BaseException:
         connection.close()

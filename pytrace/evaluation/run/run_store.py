@@ -265,7 +265,8 @@ class RunStore(Closing):
                 f"{self.path} is being written by another process; wait for it, or evaluate into another file",
             )
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self.path} cannot be written ({error}); choose another place") from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise StoreError(f"{self.path} cannot be written ({reason}); choose another place") from None
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
