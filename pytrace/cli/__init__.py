@@ -1,6 +1,7 @@
 """The command line: parses and prints, and leaves the work to the library.
 
-Exit status 0 means done, 2 wrong usage or input that cannot be used, 1 anything else. Every failure is one sentence on
+Exit status 0 means done, 2 wrong usage or input that cannot be used, 3 done but for files that --skip-bad passed over, 1
+anything else. Every failure is one sentence on
 stderr; ``PYTRACE_DEBUG=1`` adds the traceback.
 """
 

@@ -28,11 +28,13 @@ from pytrace.storage import text as texts
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
+    from pytrace.documents.reader import Skipped
 
 _R = TypeVar("_R")
 
 FAILED = 1
 WRONG_INPUT = 2
+SOME_BAD = 3
 
 printable = texts.printable
 # What lays text out in lines; all else that is no character of a text is escaped where it is printed.
@@ -263,6 +265,15 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
     more = report.empty + report.duplicates + report.other_files - len(report.skipped[:most])
     if more > 0:
         remark(f"skipped {more} more")
+
+
+def bad_status(bad: Sequence[Skipped], most: int = 20) -> int:
+    """Name on stderr the files that could not be read, and return the exit status."""
+    for each in bad[:most]:
+        remark(printable(f"not read: {each.source}: {each.reason}"))
+    if len(bad) > most:
+        remark(f"not read: {len(bad) - most} more; --json names them all")
+    return SOME_BAD if bad else 0
 
 
 def print_text(text: str = "") -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
-from pytrace.cli.shared_options import ENCODER, READING
+from pytrace.cli.shared_options import ENCODER, READING, SKIP_BAD
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -56,6 +56,7 @@ class Build(Command):
     engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
     ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
     reading: ReadOptions = READING
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -80,7 +81,8 @@ class Build(Command):
                 )
             if several:
                 return self._several(writer, docs, kg)
-            return _write(self.directory, writer, docs, self.reading, kg, part=_part(self.part))
+            part = _part(self.part)
+            return _write(self.directory, writer, docs, self.reading, kg, part=part, skip_bad=self.skip_bad)
 
     def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
         from pytrace.engine import shards
@@ -95,6 +97,7 @@ class Build(Command):
             replace(self.models, threads=self.models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)),
             self.processes,
             kg,
+            self.skip_bad,
         )
         if self.engine == "ray":
             building = shards.build_with_ray(built, address=self.ray_address)
@@ -111,7 +114,7 @@ class Build(Command):
         writer.changes.encoded = sum(part.encoded for part in parts)
         built.merge(writer)
         common.print_skipped(report)
-        result = _result(self.directory, writer.commit(), report)
+        result = _result(self.directory, writer.commit(), report, skip_bad=self.skip_bad)
         built.clear()
         return result
 
@@ -148,6 +151,7 @@ class Sync(Command):
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS)
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -158,7 +162,7 @@ class Sync(Command):
             docs = _absolute(self.docs) or known
             if not docs:
                 raise InputError(f"{self.directory} does not know where its documents are; give --docs FILE|FOLDER")
-            return _write(self.directory, writer, docs, reading, kg, all_of_them=True)
+            return _write(self.directory, writer, docs, reading, kg, all_of_them=True, skip_bad=self.skip_bad)
 
 
 class Add(Command):
@@ -166,6 +170,7 @@ class Add(Command):
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS, required=True)
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -173,7 +178,7 @@ class Add(Command):
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
             reading, _, kg = _kept_reading(writer)
-            return _write(self.directory, writer, _absolute(self.docs), reading, kg)
+            return _write(self.directory, writer, _absolute(self.docs), reading, kg, skip_bad=self.skip_bad)
 
 
 class Remove(Command):
@@ -318,8 +323,9 @@ def _write(
     *,
     all_of_them: bool = False,
     part: tuple[int, int] = (1, 1),
+    skip_bad: bool = False,
 ) -> Result:
-    """Read documents into an index; nothing of it is changed if one of them cannot be read."""
+    """Read documents into an index; nothing of it is changed if one of them cannot be read, unless those are skipped."""
     from pytrace.documents import ReadReport, read_documents
     from pytrace.engine.named_passages import name_passages
 
@@ -327,31 +333,34 @@ def _write(
     with common.progress("indexing passages", None) as advance:
 
         def counted() -> Iterator[Document]:
-            for passage in name_passages(read_documents(docs, report=report, part=part, **reading), kg):
+            documents = read_documents(docs, report=report, part=part, skip_bad=skip_bad, **reading)
+            for passage in name_passages(documents, kg):
                 yield passage
                 advance()
 
         writer.add(counted())
-    if all_of_them:
+    if all_of_them and skip_bad and report.bad:
+        common.remark("nothing is removed, since what cannot be read now may still be there")
+    elif all_of_them:
         writer.remove_unseen()
     common.print_skipped(report)
-    return _result(directory, writer.commit(), report)
+    return _result(directory, writer.commit(), report, skip_bad=skip_bad)
 
 
-def _result(directory: Path, changes: Changes, report: ReadReport | None = None) -> Result:
+def _result(directory: Path, changes: Changes, report: ReadReport | None = None, *, skip_bad: bool = False) -> Result:
     from pytrace.retrieval.passages import PassageIndex
 
     with PassageIndex(directory) as index:
         summary = _summary(index)
     document = {**summary, "changes": changes}
     if report is not None:
-        document |= {"skipped": report.skipped, "warnings": report.warnings}
-    return Result(
-        document,
+        document |= {"skipped": report.skipped, "warnings": report.warnings, "bad": report.bad}
+    text = (
         f"{directory}: {summary['passages']:,} passages of {summary['documents']:,} documents; {changes.added:,} added, "
         f"{changes.replaced:,} replaced, {changes.removed:,} removed, {changes.unchanged:,} as before; {changes.encoded:,} passages "
-        "encoded",
+        "encoded"
     )
+    return Result(document, text, report.bad if report is not None and skip_bad else ())
 
 
 def _summary(index: PassageIndex) -> dict[str, Any]:
