@@ -153,6 +153,8 @@ class IndexFiles:
         # that one does.
         with self._writing():
             for name, size in sizes.items():
+                if not self.manifest.count:
+                    (self.directory / name).touch()  # a writer may have been killed before they were there
                 os.truncate(self.directory / name, size)
         for sentences, vectors in batches:
             lines = [_line(sentence) for sentence in sentences]

@@ -221,6 +221,8 @@ def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StoreError(_explain(error, name, kind, remedy)) from error
+    except UnicodeDecodeError as error:  # of an error that names what is damaged
+        raise StoreError(f"{name} is damaged ({error}); {remedy}") from error
 
 
 def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:

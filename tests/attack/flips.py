@@ -56,7 +56,9 @@ def attacks(workplace: Path, random: random.Random, *, short: bool) -> Iterator[
         )
     for name, store in STORES.items():
         if store.verify:
-            yield Attack(f"{name}, {' '.join(store.verify)}", _Told(name, workplace / f"{name}-told", store.verify))
+            yield Attack(
+                f"{name}, {' '.join(store.verify)}", _Told(name, workplace / f"{name}-told" / "store", store.verify)
+            )
 
 
 class _Trials(NamedTuple):
@@ -100,6 +102,13 @@ class _Told(NamedTuple):
 def _files(place: Path) -> list[Path]:
     found = (Path(folder, name) for folder, _, names in os.walk(place) for name in names)
     return sorted(path for path in found if not path.name.endswith((".lock", "-shm", "-wal")))
+
+
+def _given(place: Path, name: str) -> Path:
+    """Return where a file is that a store is made of: neither in it nor on its disk."""
+    folder = place.parent.parent / "given"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
 
 
 def _documents() -> list[list[Document]]:
@@ -151,13 +160,13 @@ def _read_index(place: Path) -> object:
 
 
 def _make_base(place: Path) -> None:
-    from pytrace.kg import KnowledgeBase
+    from pytrace.kg import KnowledgeBase, is_knowledge_base
 
-    source = place.with_name(f"{place.name}.tsv")
+    source = _given(place, "facts.tsv")
     facts = [triple for document in _documents() for passage in document for triple in _triples(passage)]
     source.write_text("".join(f"{fact.head}\t{fact.relation}\t{fact.tail}\n" for fact in facts))
-    KnowledgeBase.build(source, place, _ENCODER)
-    source.unlink()
+    if not is_knowledge_base(place):
+        KnowledgeBase.build(source, place, _ENCODER)
 
 
 def _read_base(place: Path) -> object:
@@ -190,7 +199,7 @@ def _make_begun_base(place: Path) -> None:
 def _read_begun_base(place: Path) -> object:
     from pytrace.kg import KnowledgeBase
 
-    source = place.with_name("facts.tsv")
+    source = _given(place, "facts.tsv")
     facts = [triple for document in _documents() for triple in _triples(document[0])]
     source.write_text("".join(f"{fact.head}\t{fact.relation}\t{fact.tail}\n" for fact in facts))
     KnowledgeBase.build(source, place / "base", _ENCODER)
@@ -202,7 +211,12 @@ def _read_begun_base(place: Path) -> object:
 def _make_sentences(place: Path) -> None:
     from pytrace.retrieval import SentenceIndex
 
-    with SentenceIndex.build(place, [], _ENCODER) as index:
+    begun = (place / "index.json").exists()
+    with (
+        SentenceIndex.open(place, _ENCODER, mode="write")
+        if begun
+        else SentenceIndex.build(place, [], _ENCODER) as index
+    ):
         index.add_documents(passage for document in _documents() for passage in document)
 
 
@@ -218,7 +232,7 @@ def _read_sentences(place: Path) -> object:
 def _make_graph(place: Path) -> None:
     from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 
-    with TripleStore.open(place, recipe=Recipe("attack", "model", options={"n": 3}), mode="create") as graph:
+    with TripleStore.open(place, recipe=Recipe("attack", "model", options={"n": 3}), mode="resume") as graph:
         passages = [passage for document in _documents() for passage in document]
         graph.sync([*passages, Document("waits", "Waits", ("Nothing yet.",), "w.txt")])
         for number, passage in enumerate(passages):
@@ -243,10 +257,12 @@ def _read_graph(place: Path) -> object:
 
 def _make_run(place: Path) -> None:
     from pytrace.evaluation.run.run_store import RunStore
-    from tests.example_runs import fill_run
+    from pytrace.evaluation.run.runner import evaluate
+    from tests.example_runs import METHODS, question
 
     with RunStore(place / "run.sqlite") as store:
-        fill_run(store, 4)
+        store.open_run({"data": {"sha256": "ab" * 32}, "n": 3}, resume=True, notes={"data": "hotpot.jsonl"})
+        evaluate(METHODS, [question(number) for number in range(4)], store=store)
 
 
 def _read_run(place: Path) -> object:
@@ -254,7 +270,8 @@ def _read_run(place: Path) -> object:
 
     with RunStore(place / "run.sqlite") as store:
         rows = {name: list(store.rows(name)) for name in store.methods()}
-        found = store.settings, store.notes, store.started, store.asked(), list(store.questions())
+        found = store.settings, store.notes, store.asked(), list(store.questions())
+        assert store.started
         store.verify()
         return rows, found
 
@@ -310,12 +327,12 @@ def _make_models(place: Path) -> None:
 
     files = {"model.gguf": b"GGUF" + random.Random(1).randbytes(5000)}
     encoder = {"model.onnx": random.Random(2).randbytes(4000), "tokenizer.json": b'{"a": "b"}' * 20}
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     models = []
     for name, role, parts in (("m", "language-model", files), ("e", "encoder", encoder)):
         described = []
         for path, content in parts.items():
-            source = place.with_name(f"{place.name}-{path}")
+            source = _given(place, path)
             source.write_bytes(content)
             pin = {"sha256": sha256(content).hexdigest(), "size": len(content)}
             described.append({"path": path, "sources": [{"uri": str(source)}], **pin})
@@ -323,8 +340,8 @@ def _make_models(place: Path) -> None:
         if role == "encoder":
             model["settings"] = {"pooling": "mean", "max_tokens": 64, "normalize": True}
         models.append(model)
-    # The catalog is the user's own file, beside the store.
-    (place / "catalog.json").write_bytes(msgspec.json.encode({"models": models}))
+    if not (place / "catalog.json").exists():  # the user's own file, and no part of the store
+        (place / "catalog.json").write_bytes(msgspec.json.encode({"models": models}))
     os.environ["PYTRACE_HOME"] = str(place)
     for name in ("m", "e"):
         registry.pull(name)

@@ -530,6 +530,11 @@ with IndexWriter(Path(sys.argv[1]), Slow(dimension=32), create=True) as index:
     assert encoder.count <= 300 - 128
 
 
+def test_an_index_that_was_killed_before_its_first_manifest_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "passages.json.new").write_bytes(b"{")
+    assert len(build(tmp_path, {"a": document("a")})) == 1
+
+
 def test_a_second_writer_is_told_who_holds_the_index(tmp_path: Path) -> None:
     build(tmp_path / "index", {"a": document("a")})
     with (
