@@ -279,6 +279,7 @@ class Verify(Command):
 
     def run(self) -> Result:
         from pytrace.retrieval import index_files
+        from pytrace.retrieval.hops.weights import load_weights
         from pytrace.retrieval.passages import PassageIndex
 
         if (self.directory / index_files.MANIFEST).exists():
@@ -287,6 +288,7 @@ class Verify(Command):
                 files.verify()
             document = {"index": self.directory, "sentences": files.count, "intact": True}
             return Result(document, f"{self.directory}: {files.count:,} sentences, all intact")
+        load_weights(self.directory)  # of its own, if it has any
         with PassageIndex(self.directory) as index:
             index.verify()
             summary = _summary(index)

@@ -685,6 +685,27 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
     PassageIndex(tmp_path / "index").verify()
 
 
+def test_an_id_that_was_never_there_is_told_from_one_that_is_damaged(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with build(tmp_path / "index", documents) as index:
+        (entry,) = index.manifest.segments
+        ids = index.segments[0].ids
+    path = tmp_path / "index" / entry.name
+    content = path.read_bytes()
+    place = content.index(ids.tobytes())
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # as large files are opened
+    with (
+        IndexWriter(tmp_path / "index", ENCODER) as writer,
+        pytest.raises(InputError, match="there is no document 'x'"),
+    ):
+        writer.remove(["x"])
+    path.write_bytes(content[:place] + bytes(len(ids) * 8) + content[place + len(ids) * 8 :])
+    told = rf"{entry.name} is damaged in array 'ids'"
+    with IndexWriter(tmp_path / "index", ENCODER) as writer, pytest.raises(StoreError, match=told):
+        writer.remove([next(iter(documents))])
+
+
 def test_what_is_damaged_is_not_written_anew(
     tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

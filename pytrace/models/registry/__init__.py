@@ -176,7 +176,7 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
     path = rewritten.instead_of(original)
     record = rewritten.read_or_none(original.folder)
     if path != original.path and record is not None and record.sha256 is not None:
-        _check_content(path, record.sha256, "run 'pytrace models fastest' for that model again")
+        check_content(path, record.sha256, "run 'pytrace models fastest' for that model again")
     return store.check_gguf(path)
 
 
@@ -237,11 +237,11 @@ def _require_pulled(model: Model, name: str) -> tuple[store.FileStatus, ...]:
     for file in files:
         if file.sha256 is not None:
             path = directory(model) / file.path
-            _check_content(path, file.sha256, f"fetch it anew with 'pytrace models pull --repair {name}'")
+            check_content(path, file.sha256, f"fetch it anew with 'pytrace models pull --repair {name}'")
     return files
 
 
-def _check_content(path: Path, sha256: str, remedy: str) -> None:
+def check_content(path: Path, sha256: str, remedy: str) -> None:
     """Refuse a file that has another hash; a large one's is found out once, until its size or time changes."""
     try:
         if path.stat().st_size <= _SMALL:

@@ -168,12 +168,15 @@ class IndexWriter(Closing):
             self._look_up()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove documents by id; `InputError` if there is none of an id, and then nothing is removed."""
+        """Remove documents by id; `InputError` if there is none of an id (`StoreError`: ids are damaged), and then nothing is removed."""
         self._look_up()
         wanted = list(dict.fromkeys(names))
         found = self._places(wanted)
         unknown = [name for name, places in zip(wanted, found, strict=True) if name not in self._buffer and not places]
         if unknown:
+            # They are found by hashes of ids: a damaged one must not be taken for an id that was never there.
+            for held in (*self._segments, *self._pending):
+                held.segment.arrays.verify(("ids", "documents", "documents.ends"))
             more = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise InputError(
                 f"there is no document {unknown[0]!r}{more} in {self.directory}; 'pytrace index show' lists what is there"
