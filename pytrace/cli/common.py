@@ -270,7 +270,7 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
 def bad_status(bad: Sequence[Skipped], most: int = 20) -> int:
     """Name on stderr the files that could not be read, and return the exit status."""
     for each in bad[:most]:
-        remark(printable(f"not read: {each.source}: {each.reason}"))
+        remark(f"not read: {each.source}: {each.reason}")
     if len(bad) > most:
         remark(f"not read: {len(bad) - most} more; --json names them all")
     return SOME_BAD if bad else 0
