@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import click
 
 from pytrace.cli import common
+
+if TYPE_CHECKING:
+    from pytrace.documents.reader import Skipped
 
 # Types that commands name but that only their rooms can import, too slowly for `--help`; such attributes say `type=`.
 _UNLOADED = {"MethodName": object}
@@ -21,10 +24,11 @@ _MOST = (1 << 31) - 1
 
 
 class Result(NamedTuple):
-    """What a command found: the document that ``--json`` prints, and its text, or what prints it."""
+    """What a command found: the document that ``--json`` prints, its text, or what prints it, and files that it could not read."""
 
     document: object
     text: str | Callable[[], object]
+    bad: Sequence[Skipped] = ()
 
     def show(self, *, as_json: bool) -> None:
         """Print the document or the text on stdout."""
@@ -97,7 +101,7 @@ def _settings(command: type[Command]) -> dict[str, Any]:
         if not isinstance(result, Result):
             return result
         result.show(as_json=as_json)  # on stdout alone; remarks and progress are on stderr
-        return None
+        return common.bad_status(result.bad)
 
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")
     return {"callback": call, "params": [*_parameters(command), as_json], "help": inspect.getdoc(command)}

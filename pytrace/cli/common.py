@@ -29,12 +29,14 @@ from pytrace.storage import text as texts
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
+    from pytrace.documents.reader import Skipped
 
 _R = TypeVar("_R")
 
 FAILED = 1
 WRONG_INPUT = 2
 INTERRUPTED = 130  # as shells say of SIGINT
+SOME_BAD = 3
 
 printable = texts.printable
 # What lays text out in lines; all else that is no character of a text is escaped where it is printed.
@@ -47,6 +49,8 @@ PLAIN_INTERVAL = 10.0
 _REDRAW = 0.5
 _SAMPLE = 1.0
 _WINDOW = 60.0
+# Items from which the time left is told, or else a window's time.
+_LEAST_SAMPLE = 10
 
 
 def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
@@ -143,7 +147,8 @@ def _explain_os(error: OSError) -> tuple[int, str]:
     reason = (error.strerror or str(error)).lower()
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return FAILED, f"{path}{reason} while writing; free some room and run the same command again"
-    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+    wrong_place = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError)
+    if wrong_place or error.errno in {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}:
         return WRONG_INPUT, f"{path}{reason}; correct the path or its permissions"
     return FAILED, f"{path}{reason}; run again with PYTRACE_DEBUG=1 for the traceback"
 
@@ -266,6 +271,15 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
         remark(f"skipped {more} more")
 
 
+def bad_status(bad: Sequence[Skipped], most: int = 20) -> int:
+    """Name on stderr the files that could not be read, and return the exit status."""
+    for each in bad[:most]:
+        remark(f"not read: {each.source}: {each.reason}")
+    if len(bad) > most:
+        remark(f"not read: {len(bad) - most} more; --json names them all")
+    return SOME_BAD if bad else 0
+
+
 def print_text(text: str = "") -> None:
     """Print text on stdout, escaped but for tabs and line ends."""
     click.echo(printable(text, kept=_LAYOUT))
@@ -332,7 +346,8 @@ class Pace:
         parts = [_rate(rate)]
         if tokens:
             parts.append(f"{_number((tokens - tokens_before) / seconds)} tokens a second")
-        if total and rate:
+        # The first of many may be slow to come, or quick.
+        if total and rate and (done - before >= _LEAST_SAMPLE or seconds >= _WINDOW):
             parts.append(f"about {_duration((total - done) / rate)} left")
         return ", ".join(parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ import msgspec
 from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
-from pytrace.cli.shared_options import ENCODER, READING
+from pytrace.cli.shared_options import ENCODER, READING, SKIP_BAD
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -59,6 +60,7 @@ class Build(Command):
     engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
     ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
     reading: ReadOptions = READING
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -83,7 +85,8 @@ class Build(Command):
                 )
             if several:
                 return self._several(writer, docs, kg)
-            return _write(self.directory, writer, docs, self.reading, kg, part=_part(self.part))
+            part = _part(self.part)
+            return _write(self.directory, writer, docs, self.reading, kg, part=part, skip_bad=self.skip_bad)
 
     def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
         from pytrace.engine import shards
@@ -99,6 +102,7 @@ class Build(Command):
             replace(self.models, threads=self.models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)),
             self.processes,
             kg,
+            self.skip_bad,
         )
         if self.engine == "ray":
             building = shards.build_with_ray(built, address=self.ray_address)
@@ -115,7 +119,7 @@ class Build(Command):
         writer.changes.encoded = sum(part.encoded for part in parts)
         built.merge(writer)
         common.print_skipped(report)
-        result = _result(self.directory, writer.commit(), report)
+        result = _result(self.directory, writer.commit(), report, skip_bad=self.skip_bad)
         built.clear()
         return result
 
@@ -152,6 +156,7 @@ class Sync(Command):
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS)
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -162,7 +167,7 @@ class Sync(Command):
             docs = _absolute(self.docs) or known
             if not docs:
                 raise InputError(f"{self.directory} does not know where its documents are; give --docs FILE|FOLDER")
-            return _write(self.directory, writer, docs, reading, kg, all_of_them=True)
+            return _write(self.directory, writer, docs, reading, kg, all_of_them=True, skip_bad=self.skip_bad)
 
 
 class Add(Command):
@@ -170,6 +175,7 @@ class Add(Command):
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS, required=True)
+    skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -177,7 +183,7 @@ class Add(Command):
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
             reading, _, kg = _kept_reading(writer)
-            return _write(self.directory, writer, _absolute(self.docs), reading, kg)
+            return _write(self.directory, writer, _absolute(self.docs), reading, kg, skip_bad=self.skip_bad)
 
 
 class Remove(Command):
@@ -272,13 +278,22 @@ class Show(Command):
 
 
 class Verify(Command):
-    """Compare all files of the index in DIR with their checksums."""
+    """Compare all files of the index in DIR with their checksums; one of sentences (--sentence-index of 'ask'), too."""
 
     directory: Path = argument("DIR")
 
     def run(self) -> Result:
+        from pytrace.retrieval import index_files
+        from pytrace.retrieval.hops.weights import load_weights
         from pytrace.retrieval.passages import PassageIndex
 
+        if (self.directory / index_files.MANIFEST).exists():
+            files = index_files.IndexFiles(self.directory, None, writable=False)
+            with closing(files):
+                files.verify()
+            document = {"index": self.directory, "sentences": files.count, "intact": True}
+            return Result(document, f"{self.directory}: {files.count:,} sentences, all intact")
+        load_weights(self.directory)  # of its own, if it has any
         with PassageIndex(self.directory) as index:
             index.verify()
             summary = _summary(index)
@@ -315,8 +330,9 @@ def _write(
     *,
     all_of_them: bool = False,
     part: tuple[int, int] = (1, 1),
+    skip_bad: bool = False,
 ) -> Result:
-    """Read documents into an index; nothing of it is changed if one of them cannot be read."""
+    """Read documents into an index; nothing of it is changed if one of them cannot be read, unless those are skipped."""
     from pytrace.documents import ReadReport, read_documents
     from pytrace.engine.named_passages import name_passages
 
@@ -325,31 +341,34 @@ def _write(
     with common.progress("indexing passages", None) as advance:
 
         def counted() -> Iterator[Document]:
-            for passage in name_passages(read_documents(docs, report=report, part=part, **reading), kg):
+            documents = read_documents(docs, report=report, part=part, skip_bad=skip_bad, **reading)
+            for passage in name_passages(documents, kg):
                 yield passage
                 advance()
 
         writer.add(counted())
-    if all_of_them:
+    if all_of_them and skip_bad and report.bad:
+        common.remark("nothing is removed, since what cannot be read now may still be there")
+    elif all_of_them:
         writer.remove_unseen()
     common.print_skipped(report)
-    return _result(directory, writer.commit(), report)
+    return _result(directory, writer.commit(), report, skip_bad=skip_bad)
 
 
-def _result(directory: Path, changes: Changes, report: ReadReport | None = None) -> Result:
+def _result(directory: Path, changes: Changes, report: ReadReport | None = None, *, skip_bad: bool = False) -> Result:
     from pytrace.retrieval.passages import PassageIndex
 
     with PassageIndex(directory) as index:
         summary = _summary(index)
     document = {**summary, "changes": changes}
     if report is not None:
-        document |= {"skipped": report.skipped, "warnings": report.warnings}
-    return Result(
-        document,
+        document |= {"skipped": report.skipped, "warnings": report.warnings, "bad": report.bad}
+    text = (
         f"{directory}: {summary['passages']:,} passages of {summary['documents']:,} documents; {changes.added:,} added, "
         f"{changes.replaced:,} replaced, {changes.removed:,} removed, {changes.unchanged:,} as before; {changes.encoded:,} passages "
-        "encoded",
+        "encoded"
     )
+    return Result(document, text, report.bad if report is not None and skip_bad else ())
 
 
 def _summary(index: PassageIndex) -> dict[str, Any]:

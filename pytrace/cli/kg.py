@@ -324,10 +324,35 @@ class Index(Command):
         return Result(document, text)
 
 
+class Verify(Command):
+    """Compare all that DIR holds with its checksums: a graph, or a knowledge base that 'kg index' made."""
+
+    directory: Path = _DIRECTORY
+
+    def run(self) -> Result:
+        from pytrace.kg.knowledge_base_files import BaseFiles, is_knowledge_base
+
+        directory = self.directory
+        if is_knowledge_base(directory):
+            files = BaseFiles(directory, None)
+            files.verify()
+            count, text = files.manifest.triples, f"{files.manifest.triples:,} triples, all intact"
+        else:
+            with TripleStore.open(directory, mode="read") as graph:
+                count = graph.verify()
+            text = f"{count:,} rows, all intact"
+            if not count:
+                text = (
+                    "SQLite finds its pages in order; its rows have no checksums, since an older version made it: they get "
+                    "them when it is changed next"
+                )
+        return Result({"directory": directory, "checked": count, "intact": True}, f"{directory}: {text}")
+
+
 kg = click_group(
     """Build knowledge graphs of documents, look into them, exchange them with other programs, change them by hand.
 
     DIR is the directory of a graph. Any number of programs may read it while one writes.
     """,
-    *(Build, Show, Export, Import, Remove, Edit, Index),
+    *(Build, Show, Export, Import, Remove, Edit, Index, Verify),
 )

@@ -12,7 +12,7 @@ import msgspec
 from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
-from pytrace.cli.shared_options import MODELS, READING, SETTINGS
+from pytrace.cli.shared_options import MODELS, READING, SETTINGS, SKIP_BAD
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError, StoreError
@@ -38,6 +38,7 @@ class Build(Command):
 
     docs: Path = option("Documents: a file or a folder.")
     reading: ReadOptions = READING
+    skip_bad: bool = SKIP_BAD
     out: Path = option("The graph's directory.")
     resume: bool = option("Go on with, or bring up to date, the graph that is there.")
     retry: bool = option("Extract again the documents for which sentences stand in.")
@@ -58,7 +59,7 @@ class Build(Command):
         out, models = self.out, self.models
         report = ReadReport()
         # The store finds repeated documents, without keeping all that were read in memory.
-        documents = read_documents(self.docs, report=report, distinct=False, **self.reading)
+        documents = read_documents(self.docs, report=report, distinct=False, skip_bad=self.skip_bad, **self.reading)
         shown = () if self.demonstrations is None else (f"triple_demonstrations_file={self.demonstrations}",)
         # First, so that --set unit=... has the last word.
         settings = method_settings("trace", models.settings_name, ("unit=triple", *shown, *self.settings))
@@ -79,10 +80,12 @@ class Build(Command):
             **msgspec.structs.asdict(outcome),
             "changes": changes,
             "skipped": report.skipped,
+            "bad": report.bad,
             "statistics": statistics,
             "usage": usage,
         }
-        return Result(document, lambda: _print(out, outcome, changes, statistics, usage))
+        bad = report.bad if self.skip_bad else ()
+        return Result(document, lambda: _print(out, outcome, changes, statistics, usage), bad)
 
     def _as_begun(self, settings: Any) -> Any:
         """Keep titles as heads in a graph that was begun so, before there were others, unless another choice was made."""
@@ -100,9 +103,17 @@ class Build(Command):
         """Bring the graph's documents up to date, or leave all of them as they were."""
 
         def counted() -> Iterator[Document]:
+            read = set[str]()
             for document in documents:
+                if self.skip_bad:
+                    read.add(document.id)
                 yield document
                 advance()
+            # What cannot be read now may still be there: what was extracted of it stays.
+            bad = {each.source for each in report.bad} if self.skip_bad else set[str]()
+            for document in graph.documents() if bad else ():
+                if document.id not in read and (document.source in bad or document.source.rpartition(":")[0] in bad):
+                    yield document
 
         with common.progress("reading documents", None) as advance:
             try:

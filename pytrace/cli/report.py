@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.common import figure, percent, print_table, print_text
 from pytrace.errors import InputError
@@ -34,6 +36,11 @@ class Report(Command):
     baseline: str | None = option("Compare the others with this method.  [default: the first]", metavar="METHOD")
     out: Path | None = option("Write here.  [default: beside the run]", metavar="DIR")
     title: str | None = option("Heading of the page.  [default: the name of the data]")
+    verify: bool = option("Write nothing; compare all that the run holds with its checksums.")
+
+    def check(self) -> None:
+        if self.verify and (self.baseline, self.out, self.title) != (None, None, None):
+            raise click.UsageError("--verify writes nothing; leave out --baseline, --out and --title")
 
     def run(self) -> Result:
         from pytrace.evaluation.run.run_store import RunStore
@@ -48,6 +55,8 @@ class Report(Command):
             raise InputError(
                 f"{directory} holds no run (there is no {path.name} in it); give the directory that was --out of 'pytrace eval'"
             )
+        if self.verify:
+            return _verified(path)
         # One snapshot, so that page and tables agree although the evaluation may be adding answers meanwhile.
         with RunStore(path) as store, store.snapshot():
             methods = store.methods()
@@ -72,6 +81,18 @@ class Report(Command):
                 print_text(f"written: {file}")
 
         return Result(scored, show_text)
+
+
+def _verified(path: Path) -> Result:
+    """Compare a run with its checksums."""
+    from pytrace.evaluation.run.run_store import RunStore
+
+    with RunStore(path) as store:
+        rows = store.verify()
+    found = f"{rows:,} rows, all intact"
+    if not rows:
+        found = "SQLite finds its pages in order; its rows have no checksums, since an older version made it"
+    return Result({"run": path, "checked": rows, "intact": True}, f"{path}: {found}")
 
 
 _FORMS: dict[str, Callable[..., str]] = {

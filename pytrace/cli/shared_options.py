@@ -132,6 +132,10 @@ def _knowledge_options(**chosen: Any) -> KnowledgeOptions:
     return knowledge
 
 
+SKIP_BAD = option(
+    "Go on where a file or a row of it cannot be read: the rest of that file is left out, it is named at the end, and the exit "
+    "status is 3."
+)
 READING = group(ReadOptions, ReadOptions, _READING)
 ENCODER = group(_engine, Engine, _ENCODER)
 MODELS = group(_engine, Engine, _MODELS)

@@ -65,7 +65,8 @@ class ReadReport(msgspec.Struct):
 
     `documents` counts those given out, `empty` those without text, `duplicates` those met before with the same title
     and words, `filtered` those that a filter left out, `other_files` the files of a folder that hold no documents. `skipped`
-    names the first thousand of all but the filtered, `warnings` what of a document was not read, or by guessing.
+    names the first thousand of all but the filtered, `warnings` what of a document was not read, or by guessing. `bad` names the
+    files that hold documents, or should, and could not be read, or not to their end.
     """
 
     documents: int = 0
@@ -75,6 +76,7 @@ class ReadReport(msgspec.Struct):
     other_files: int = 0
     skipped: list[Skipped] = []
     warnings: list[str] = []
+    bad: list[Skipped] = []
 
     def add(self, source: object, title: str, reason: str) -> None:
         """Name one more thing that was passed over, while there are not too many."""
@@ -84,6 +86,12 @@ class ReadReport(msgspec.Struct):
     def warn(self, path: Path, warnings: Iterable[str]) -> None:
         """Keep what of a file was not read, or only by guessing."""
         self.warnings += [f"{path}: {warning}" for warning in warnings][: _LISTED - len(self.warnings)]
+
+    def add_bad(self, path: Path, error: Exception) -> None:
+        """Name a file that could not be read, or not to its end."""
+        line = getattr(error, "line", None)
+        reason = str(error).removeprefix(f"{path}: " if line is None else f"{path}:{line}: ")
+        self.bad.append(Skipped(str(path), "", reason if line is None else f"line {line}: {reason}"))
 
     def add_duplicate(self, document: Document, first: str) -> None:
         """Count a document that was met before, at `first`, and name it."""
@@ -102,6 +110,7 @@ def read_documents(
     where: Sequence[str] = (),
     ocr: str = "",
     part: tuple[int, int] = (1, 1),
+    skip_bad: bool = False,
 ) -> Iterator[Document]:
     """Read documents from files and folders, those that are long as passages.
 
@@ -142,6 +151,9 @@ def read_documents(
     part
         ``(2, 8)``: only the second of eight parts, which are about equal and together all there is, so that several processes can
         share the work. Rows are dealt out one by one. A part may be empty, and documents of two parts are not compared.
+    skip_bad
+        Go on with the next file where one cannot be read, or a row of it: what stands before that row counts, and the report's `bad`
+        names the file.
 
     Returns
     -------
@@ -178,7 +190,7 @@ def read_documents(
     identities = Identities() if distinct else None
     if not 1 <= part[0] <= part[1]:
         raise InputError(f"there is no part {part[0]} of {part[1]}; the first is 1 of {part[1]}")
-    reading = _Reading(language, words, overlap, parse_filters(where), check_command(ocr), part)
+    reading = _Reading(language, words, overlap, parse_filters(where), check_command(ocr), part, skip_bad)
     return _read(roots, report, identities, reading)
 
 
@@ -203,6 +215,7 @@ class _Reading(NamedTuple):
     filters: list[Filter]
     ocr: str
     part: tuple[int, int]
+    skip_bad: bool
 
 
 class _Read(NamedTuple):
@@ -240,17 +253,25 @@ def _read(
         files = itertools.chain.from_iterable(_files(root, passed_over) for root in roots)
         for number, path in enumerate(files):
             dealt = (first - number) % parts, parts
-            for read in _documents(path, reading.language, report, foreign, dealt, alone=path in roots):
-                before = None if identities is None else identities.first_place(read.document, read.place)
-                if before is not None:
-                    report.add_duplicate(read.document, before)
-                    continue
-                passages = read.passages(reading)
-                if not matches(passages[0], reading.filters):
-                    report.filtered += 1
-                    continue
-                report.documents += 1
-                yield from passages
+            alone = path in roots and not reading.skip_bad
+            try:
+                for read in _documents(path, reading.language, report, foreign, dealt, alone=alone):
+                    before = None if identities is None else identities.first_place(read.document, read.place)
+                    if before is not None:
+                        report.add_duplicate(read.document, before)
+                        continue
+                    passages = read.passages(reading)
+                    if not matches(passages[0], reading.filters):
+                        report.filtered += 1
+                        continue
+                    report.documents += 1
+                    yield from passages
+            except DataError as error:
+                if not reading.skip_bad:
+                    raise
+                # Several parts meet with a wrong row, and the one whose file it is tells of it.
+                if not dealt[0]:
+                    report.add_bad(path, error)
     if not report.documents and parts == 1:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
         message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}"
@@ -327,6 +348,7 @@ def _documents(
             return
         report.other_files += 1
         report.add(path, "", str(error).removeprefix(f"{path}: "))
+        report.add_bad(path, error)
         return
     if extracted is None:
         with open_csv(path) as table:

@@ -241,9 +241,14 @@ def _extract_triples(answer: Answer, documents: list[Document], models: Engine, 
 def _open_index(directory: Path, documents: list[Document], models: Engine) -> SentenceIndex:
     """Open an index of sentences, or build it if it is not there, and add the documents that it lacks."""
     from pytrace.retrieval import SentenceIndex
+    from pytrace.retrieval.index_files import MANIFEST
 
-    if not documents:
-        return SentenceIndex.open(directory, models.encoder)
+    if not documents or (directory / MANIFEST).exists():
+        # One that lacks nothing is only read, which may be all that its place allows.
+        index = SentenceIndex.open(directory, models.encoder)
+        if {document.id for document in documents} <= index.document_ids():
+            return index
+        index.close()
     # An empty directory may have been made for the index.
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         index = SentenceIndex.build(directory, (), models.encoder)

@@ -278,7 +278,7 @@ class IndexedCorpus(Corpus):
         """
         from pytrace.models.encoders.encoder import encode
         from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
-        from pytrace.retrieval.passages.manifest import damage_told
+        from pytrace.storage.mapped_arrays import damage_told
 
         rankings: Iterable[Iterable[int]]
         if retriever in ("given", "together"):

@@ -52,6 +52,7 @@ class Shards:
     models: Engine
     processes: int
     kg: Path | None = None
+    skip_bad: bool = False
 
     def build(self, number: int) -> Built:
         """Build one of the parts, from 1."""
@@ -60,7 +61,8 @@ class Shards:
         report = ReadReport()
         try:
             with IndexWriter(self.part(number), self.models.encoder, create=True, vectors=self.vectors) as writer:
-                passages = read_documents(self.docs, report=report, part=(number, self.processes), **self.reading)
+                part = number, self.processes
+                passages = read_documents(self.docs, report=report, part=part, skip_bad=self.skip_bad, **self.reading)
                 writer.add(name_passages(passages, self.kg))
                 writer.remove_unseen()
                 return Built(report, writer.commit().encoded)
@@ -140,6 +142,7 @@ def joined(reports: Sequence[ReadReport]) -> ReadReport:
         whole.other_files += report.other_files
         whole.skipped += report.skipped
         whole.warnings += report.warnings
+        whole.bad += report.bad
     return whole
 
 

@@ -16,7 +16,7 @@ from pytrace.storage import sqlite
 
 _NAME = "answers.sqlite"
 _VERSION = 1
-_TABLE = "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID"
+_TABLE = "CREATE TABLE answers (key BLOB PRIMARY KEY, content BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID"
 _REMEDY = "delete it, and what it held is asked for again"
 
 
@@ -37,9 +37,7 @@ class AnswerCache:
                 f"the cache's directory {directory} cannot be made ({error.strerror}); name another"
             ) from error
         with self._errors():
-            self._connection = sqlite3.connect(
-                self._path, timeout=sqlite.PATIENCE, isolation_level=None, check_same_thread=False
-            )
+            self._connection = sqlite.connect(str(self._path), isolation_level=None, check_same_thread=False)
         try:
             with self._errors():
                 self._prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -17,9 +18,12 @@ from pytrace.kg.names import verbalise
 from pytrace.kg.triple_search import Sketch, make_sketch, search
 from pytrace.models.encoders.encoder import Encoder, Vectors, device_of, encode
 from pytrace.records import Triple
+from pytrace.storage.mapped_arrays import damage_told
 
-# Sentences that are encoded and written together: as many as the encoder sorts by length at once.
-_AT_ONCE = 8192
+# Sentences that are encoded together; always as many, since vectors differ by rounding from batch to batch.
+_AT_ONCE = 256
+# What was encoded is kept after so many seconds.
+_KEPT_AFTER = 2.0
 
 
 class KnowledgeBase:
@@ -149,7 +153,7 @@ class KnowledgeBase:
         encoder
             Makes the vectors.
         progress
-            Called with the numbers of triples that have vectors and of all, at first and after each batch.
+            Called with the numbers of triples whose vectors are kept and of all, at first and whenever there are more.
 
         Raises
         ------
@@ -177,16 +181,22 @@ class KnowledgeBase:
             done = building.begin(columns)
             report = progress or (lambda *_: None)
             report(done, total)
+            fresh: list[Vectors] = []
+            kept = time.monotonic()
             for vectors in _encoded(columns, encoder, done):
-                building.append(vectors)
+                fresh.append(vectors)
                 done += len(vectors)
-                report(done, total)
+                if done == total or time.monotonic() - kept > _KEPT_AFTER:
+                    building.append(np.concatenate(fresh))
+                    fresh.clear()
+                    report(done, total)
+                    kept = time.monotonic()
             building.finish()
         return cls.open(directory, encoder)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], encoder: Encoder) -> KnowledgeBase:
-        """Open a knowledge base that `build` made: its files are mapped, and nothing of them is read yet.
+        """Open a knowledge base that `build` made: its files are mapped, and its columns compared with their checksum.
 
         Parameters
         ----------
@@ -268,11 +278,12 @@ class KnowledgeBase:
             there are.
         """
         stored = self.vectors  # looked at first, so that no file that has become shorter is copied to a card
-        if self._kept is not None:
-            return self._kept.top_k(np.asarray(vectors, dtype=np.float32), k)
-        sketch = self._sketch if self._files is None else self._files.sketch
-        read = None if self._files is None else self._files.read_vectors
-        return search(vectors, stored, k, sketch, read=read)
+        with damage_told(self.verify):
+            if self._kept is not None:
+                return self._kept.top_k(np.asarray(vectors, dtype=np.float32), k)
+            sketch = self._sketch if self._files is None else self._files.sketch
+            read = None if self._files is None else self._files.read_vectors
+            return search(vectors, stored, k, sketch, read=read)
 
     def entity(self, key: str) -> int | None:
         """Return the number of the entity with a key, or None."""

@@ -2,7 +2,7 @@
 
 A directory holds ``base.columns`` (all arrays of `Columns`, each at the place that the manifest gives), ``base.vectors``
 (float32 rows), for a large base ``base.sketch`` (float16 rows, then float32 directions: see `pytrace.kg.triple_search`),
-and ``base.json``, the manifest: format, encoder, what is where, sizes and CRC-32 checksums. What is there never changes;
+and ``base.json``, the manifest: format, encoder, what is where, sizes and CRC-32 checksums, of itself too. What is there never changes;
 `pytrace.kg.building` makes it.
 """
 
@@ -22,9 +22,12 @@ from pytrace.errors import StoreError
 from pytrace.kg.columns import Columns
 from pytrace.kg.triple_search import Sketch
 from pytrace.models.encoders.encoder import Encoder
+from pytrace.storage.files import SMALL
 from pytrace.storage.mapped_arrays import FileEntry, MappedFile, VectorsManifest, load_manifest
 
-FORMAT = 1
+FORMAT = 2
+# Format 1 has no checksum of the manifest itself.
+_FORMATS = (1, FORMAT)
 MANIFEST = "base.json"
 COLUMNS, VECTORS, SKETCH = "base.columns", "base.vectors", "base.sketch"
 
@@ -68,7 +71,7 @@ class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
 class BaseFiles:
     """The files of a knowledge base, mapped and open for reading.
 
-    Opening reads the manifest and maps the rest, so that its time does not depend on their sizes. Whatever asks for
+    Opening reads the manifest, maps the rest, and compares the columns and what is small with their checksums. Whatever asks for
     `columns` or `vectors` has their files looked at first: reading a mapped file that became shorter would kill the process.
     """
 
@@ -83,6 +86,10 @@ class BaseFiles:
             name: MappedFile(self.directory / name, entry.bytes, what="the knowledge base", remedy=_REMEDY)
             for name, entry in self.manifest.files.items()
         }
+        # Numbers in columns are places in other columns: a wrong one might ask for any amount of memory.
+        self._mapped[COLUMNS].verify(self.manifest.files[COLUMNS].checksum)
+        for name in self._mapped.keys() - {COLUMNS}:
+            self._mapped[name].verify(self.manifest.files[name].checksum, most=SMALL)
         try:
             self._columns = self._map_columns()
             self._vectors = self._mapped[VECTORS].array(np.float32, (self.manifest.triples, self.manifest.dimension))
@@ -161,10 +168,10 @@ def read_manifest(directory: Path) -> Manifest:
         f"{directory} is {what}, where the directory of a knowledge base is due; "
         "make one with `pytrace kg index SOURCE --out DIR`"
     )
-    manifest = load_manifest(path, Manifest, missing=missing, remedy=_REMEDY)
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=_REMEDY, unchecked=(1,))
     wanted = {COLUMNS, VECTORS} if manifest.sketch is None else {COLUMNS, VECTORS, SKETCH}
     if (
-        manifest.format != FORMAT
+        manifest.format not in _FORMATS
         or min(manifest.triples, manifest.dimension) < 1
         or set(manifest.files) != wanted
         or manifest.files[VECTORS].bytes != 4 * manifest.triples * manifest.dimension

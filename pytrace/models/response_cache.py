@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -23,10 +22,13 @@ from pytrace.models.language_model import Completion, ContinuationScore, Languag
 from pytrace.records import Usage
 from pytrace.storage import sqlite
 from pytrace.storage.closing import Closing
+from pytrace.storage.sqlite import checksum
 
 _Value = TypeVar("_Value")
-_SCHEMA_VERSION = 1
-_SCHEMA = "CREATE TABLE IF NOT EXISTS answer (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+_SCHEMA_VERSION = 2
+# Version 1 lacks the checksums.
+_SCHEMA = f"CREATE TABLE answer (key BLOB PRIMARY KEY, value BLOB NOT NULL, {checksum('key', 'value')}) WITHOUT ROWID"
+_KIND, _REMEDY = "store of a model's answers", "delete the file"
 # SQLite's bound on the variables of one statement is at least this.
 _KEYS_AT_ONCE = 500
 
@@ -60,10 +62,14 @@ class CachedModel(BaseModel, Closing):
         self.known = 0
         self.asked = 0
         with self._guard():
-            self._connection = sqlite3.connect(self._path, timeout=sqlite.PATIENCE, check_same_thread=False)
+            self._connection = sqlite.connect(self._path, check_same_thread=False)
             try:
                 foreign = f"{self._path} does not hold a model's answers; choose another file"
-                sqlite.prepare(self._connection, _SCHEMA, version=_SCHEMA_VERSION, foreign=foreign)
+                sqlite.prepare(
+                    self._connection, _SCHEMA, version=_SCHEMA_VERSION, readable=(1, _SCHEMA_VERSION), foreign=foreign
+                )
+                sqlite.check(self._connection, self._path, _SCHEMA, kind=_KIND, remedy=_REMEDY)
+                self._intact = sqlite.intact(self._connection, "answer")
             except BaseException:
                 self._connection.close()
                 raise
@@ -187,7 +193,7 @@ class CachedModel(BaseModel, Closing):
                 some = distinct[start : start + _KEYS_AT_ONCE]
                 marks = ",".join("?" * len(some))
                 for key, value in self._connection.execute(
-                    f"SELECT key, value FROM answer WHERE key IN ({marks})",  # question marks only
+                    f"SELECT key, value FROM answer WHERE key IN ({marks}) AND {self._intact}",  # question marks only
                     some,
                 ):
                     known[key] = msgspec.msgpack.decode(value, type=kind)
@@ -212,7 +218,7 @@ class CachedModel(BaseModel, Closing):
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
         try:
-            with sqlite.translated(self._path, "store of a model's answers", "delete the file"):
+            with sqlite.translated(self._path, _KIND, _REMEDY):
                 yield
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{self._path} is damaged ({error}); delete the file") from None
+            raise StoreError(f"{self._path} is damaged ({error}); {_REMEDY}") from None

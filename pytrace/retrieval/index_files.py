@@ -28,13 +28,15 @@ from pytrace.errors import StoreError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Sentence
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
-from pytrace.storage.files import check_file, checksum, flush
+from pytrace.storage.files import SMALL, check_file, checksum, flush
 from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.locks import take_lock
 from pytrace.storage.mapped_arrays import MappedFile, VectorsManifest, load_manifest, save_manifest
 from pytrace.storage.text import storable
 
-FORMAT = 1
+FORMAT = 2
+# Format 1 has no checksum of the manifest itself.
+_FORMATS = (1, FORMAT)
 MANIFEST = "index.json"
 VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
 REMEDY = "build the index anew"
@@ -76,10 +78,10 @@ class IndexFiles:
     """The rows of a sentence index in a directory."""
 
     def __init__(
-        self, directory: str | os.PathLike[str], encoder: Encoder, *, writable: bool, create: bool = False
+        self, directory: str | os.PathLike[str], encoder: Encoder | None, *, writable: bool, create: bool = False
     ) -> None:
         self.directory = Path(directory)
-        self._encoder = encoder
+        self._encoder = encoder  # None: any, for who only verifies
         self._lock: IO[bytes] | None = None
         self._mapped: dict[str, MappedFile] = {}
         self.writable = writable
@@ -151,6 +153,8 @@ class IndexFiles:
         # that one does.
         with self._writing():
             for name, size in sizes.items():
+                if not self.manifest.count:
+                    (self.directory / name).touch()  # a writer may have been killed before they were there
                 os.truncate(self.directory / name, size)
         for sentences, vectors in batches:
             lines = [_line(sentence) for sentence in sentences]
@@ -181,6 +185,7 @@ class IndexFiles:
                 flush(self.directory / name)
             if graph is not None:
                 manifest = msgspec.structs.replace(manifest, graph=self._save_graph(graph))
+            manifest = msgspec.structs.replace(manifest, format=FORMAT)
             save_manifest(self.directory / MANIFEST, manifest)
         self._pending = None
         self._open(manifest)
@@ -196,9 +201,11 @@ class IndexFiles:
             self._remove_graphs()
 
     def verify(self) -> None:
-        """Read vectors, sentences and offsets and compare their checksums; a graph's are compared when it is loaded."""
+        """Read all files and compare their checksums."""
         for name, file in self._mapped.items():
             file.verify(self.manifest.checksums[name])
+        if self.manifest.graph is not None:
+            self._check_graph(self.manifest.graph)
 
     def close(self) -> None:
         """Close the files and let others write."""
@@ -225,6 +232,7 @@ class IndexFiles:
     def _begin(self) -> None:
         """Write an empty manifest first, so that files that lie here without one are known to be somebody else's."""
         names, encoder = (VECTORS, SENTENCES, OFFSETS), self._encoder
+        assert encoder is not None
         if (self.directory / MANIFEST).exists():
             held = read_manifest(self.directory)
             if held.count:
@@ -242,7 +250,8 @@ class IndexFiles:
 
     def _read_manifest(self) -> Manifest:
         manifest, encoder = read_manifest(self.directory), self._encoder
-        manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
+        if encoder is not None:
+            manifest.check_encoder(self.directory, encoder.name, encoder.fingerprint, encoder.dimension, what="index")
         return manifest
 
     def _open(self, manifest: Manifest) -> None:
@@ -251,6 +260,8 @@ class IndexFiles:
         self.manifest = manifest
         self._vectors: Vectors = np.empty((0, manifest.dimension), dtype=np.float32)
         if manifest.count:
+            for name, file in self._mapped.items():
+                file.verify(manifest.checksums[name], most=SMALL)
             self._vectors = self._mapped[VECTORS].array("<f4", (manifest.count, manifest.dimension))
             self._ends = self._mapped[OFFSETS].array("<i8", (manifest.count,))
             if int(self._ends[-1]) != manifest.text_bytes:
@@ -264,7 +275,7 @@ class IndexFiles:
         due = f"{manifest.count:,} sentences take {size:,}"
         return MappedFile(self.directory / name, size, what="the index", remedy=REMEDY, due=due, grows=True)
 
-    def _load_graph(self, entry: GraphEntry) -> NeighbourGraph:
+    def _check_graph(self, entry: GraphEntry) -> None:
         twins_bytes = 16 * entry.twin_rows
         for name, size, due in (
             (entry.file, entry.bytes, entry.checksum),
@@ -276,6 +287,10 @@ class IndexFiles:
                     f"{self.directory / MANIFEST} names a file {name!r} outside of its directory; {REMEDY}"
                 )
             check_file(self.directory / name, size, due, remedy=REMEDY)
+
+    def _load_graph(self, entry: GraphEntry) -> NeighbourGraph:
+        self._check_graph(entry)
+        twins_bytes = 16 * entry.twin_rows
         twins = np.frombuffer((self.directory / entry.twins).read_bytes()[:twins_bytes], dtype="<i8")
         path = self.directory / entry.file
         try:
@@ -337,10 +352,10 @@ def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an index."""
     path = directory / MANIFEST
     missing = f"there is no sentence index at {directory}; check the path, or build one there"
-    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY)
+    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY, unchecked=(1,))
     graph = manifest.graph
     if (
-        manifest.format != FORMAT
+        manifest.format not in _FORMATS
         or min(manifest.count, manifest.text_bytes) < 0
         or manifest.dimension < 1
         or set(manifest.checksums) != set(manifest.sizes())

@@ -29,6 +29,8 @@ from pytrace.retrieval.sentence_rows import AT_ONCE, MemoryRows, Rows, batches, 
 from pytrace.storage.closing import Closing
 
 EXACT_BELOW = 50_000
+# Sentences of documents that a process that is killed may lose: a few seconds of a small encoder.
+_KEPT_AT_ONCE = 512
 
 
 class SentenceHit(msgspec.Struct, frozen=True):
@@ -169,7 +171,7 @@ class SentenceIndex(Closing):
         return {rows.sentence(row).document_id for row in range(rows.count)}
 
     def add_documents(self, documents: Iterable[Document]) -> int:
-        """Add the sentences of those documents that are not in the index yet, by their ids, as `extend` does.
+        """Add the sentences of those documents that are not in the index yet, by their ids: some hundred at a time, as `extend` does.
 
         Examples
         --------
@@ -181,16 +183,19 @@ class SentenceIndex(Closing):
         (2, 0)
         """
         known = self.document_ids()
-
-        def fresh() -> Iterator[Sentence]:
-            for document in documents:
-                if document.id not in known:
-                    known.add(document.id)
-                    for number, text in enumerate(document.sentences):
-                        if text.strip():  # numbers stay those of the document, blank sentences counted
-                            yield Sentence(document.id, number, text, document.title)
-
-        return self.extend(fresh())
+        fresh: list[Sentence] = []
+        count = 0
+        for document in documents:
+            if document.id not in known:
+                known.add(document.id)
+                for number, text in enumerate(document.sentences):
+                    if text.strip():  # numbers stay those of the document, blank sentences counted
+                        fresh.append(Sentence(document.id, number, text, document.title))
+            # Whole documents, since what is there of one is taken for all of it.
+            if len(fresh) >= _KEPT_AT_ONCE:
+                count += self.extend(fresh)
+                fresh = []
+        return count + self.extend(fresh)
 
     def close(self) -> None:
         """Close the files and let others write; what was added is on the disk already."""

@@ -7,13 +7,16 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from pytrace.errors import StoreError
 
 _CHUNK = 1 << 22
+
+SMALL = 16 << 20
+"""Bytes that are compared with their checksum, in some twenty milliseconds, whenever a file of so many is opened."""
 
 
 def flush(path: Path) -> None:
@@ -83,6 +86,8 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)
+        with suppress(PermissionError):  # a directory may be written and not read
+            flush(path.parent)  # so that the new name outlives a power cut
     except OSError as error:
         failure = StoreError(f"cannot write {path}: {error.strerror or error}; nothing was changed there")
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
@@ -90,4 +95,5 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
         raise failure from error
     finally:
         if partial is not None:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):  # such as that of a place that cannot be written
+                partial.unlink(missing_ok=True)

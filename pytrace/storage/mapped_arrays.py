@@ -6,7 +6,8 @@ import mmap
 import os
 import weakref
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import StoreError
+from pytrace.errors import PytraceError, StoreError
 from pytrace.storage.files import check_file, replace_file
 from pytrace.storage.foreign_json import read_json
 from pytrace.storage.text import storable
 
-_Manifest = TypeVar("_Manifest", bound=msgspec.Struct)
+_Manifest = TypeVar("_Manifest", bound="VectorsManifest")
 
 
 class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +30,13 @@ class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksum: int
 
 
-class VectorsManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all manifests end with: the checksum of the rest, which `save_manifest` fills in."""
+
+    checksum: str = ""
+
+
+class VectorsManifest(_Checked, frozen=True, forbid_unknown_fields=True):
     """What all manifests of vectors begin with."""
 
     format: int
@@ -48,21 +55,44 @@ class VectorsManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
-def load_manifest(path: Path, kind: type[_Manifest], *, missing: str, remedy: str) -> _Manifest:
-    """Read a manifest; `missing` is the error where there is none."""
+def load_manifest(
+    path: Path, kind: type[_Manifest], *, missing: str, remedy: str, unchecked: Sequence[int] = ()
+) -> _Manifest:
+    """Read a manifest; `missing` is the error where there is none, and those of the formats `unchecked` may lack a checksum."""
     try:
-        return read_json(path, kind)
+        manifest = read_json(path, kind)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(missing) from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror}); correct the path or its permissions") from None
     except ValueError as error:
         raise StoreError(f"{path} is damaged or of another version ({error}); {remedy}") from None
+    if (manifest.checksum or manifest.format not in unchecked) and manifest.checksum != _checksum(manifest):
+        raise StoreError(f"{path} is damaged: its checksum is not {manifest.checksum!r}; {remedy}")
+    return manifest
 
 
-def save_manifest(path: Path, manifest: msgspec.Struct) -> None:
-    """Put a manifest in the place of the one before, in one step."""
-    replace_file(path, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+def save_manifest(path: Path, manifest: VectorsManifest) -> None:
+    """Put a manifest in the place of the one before, in one step, with its checksum."""
+    checked = msgspec.structs.replace(manifest, checksum=_checksum(manifest))
+    replace_file(path, msgspec.json.format(msgspec.json.encode(checked), indent=2))
+
+
+def _checksum(manifest: VectorsManifest) -> str:
+    content = msgspec.json.encode(msgspec.structs.replace(manifest, checksum=""), order="deterministic")
+    return f"{zlib.crc32(content):08x}"
+
+
+@contextmanager
+def damage_told(verify: Callable[[], None]) -> Iterator[None]:
+    """Where what is done with files fails as it may if they hold other numbers than were written, compare them with their checksums."""
+    try:
+        yield
+    except PytraceError:
+        raise
+    except (ArithmeticError, IndexError, MemoryError, ValueError):
+        verify()
+        raise
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> FileEntry:
@@ -103,9 +133,11 @@ class MappedFile:
         """Raise StoreError if the file has become shorter: reading what was mapped would kill the process."""
         self._check(os.fstat(self._descriptor).st_size)
 
-    def verify(self, checksum: int) -> None:
-        """Read the file and compare its checksum."""
+    def verify(self, checksum: int, *, most: int | None = None) -> None:
+        """Read the file and compare its checksum; with `most` only if it has at most so many bytes."""
         self.check()
+        if most is not None and self._size > most:
+            return
         check_file(self._path, self._size, checksum, remedy=self._remedy)
 
     def array(self, dtype: Any, shape: tuple[int, ...], *, offset: int = 0) -> NDArray[Any]:

@@ -1,17 +1,59 @@
-"""SQLite files: the tables of a version, whole or not at all, and SQLite's errors in words."""
+"""SQLite files: the tables of a version, whole or not at all, rows with checksums, and SQLite's errors in words."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
 
 from pytrace.errors import StoreError
 
 # How many seconds another process may write before this one gives up.
 PATIENCE = 30.0
+# What SQLite checks in some thirty milliseconds.
+_SMALL = 4 << 20
+_CHECKSUM = "checksum"
+
+
+def checksum(*columns: str) -> str:
+    """Return the SQL of a column that holds the checksum of others, which SQLite keeps by itself: see `intact`."""
+    return f"{_CHECKSUM} INTEGER AS (row_checksum({', '.join(columns)})) STORED"
+
+
+def connect(name: str, **options: Any) -> sqlite3.Connection:
+    """Connect to a file whose tables may have checksums."""
+    connection: sqlite3.Connection = sqlite3.connect(name, timeout=PATIENCE, uri=name.startswith("file:"), **options)
+    connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
+    connection.create_function("fits", -1, _fits, deterministic=True)
+    return connection
+
+
+def connect_to_read(file: Path, *, mode: Literal["ro", "rw"] = "ro", **options: Any) -> sqlite3.Connection:
+    """Connect to a file that is there, on read-only media too; with "rw" SQLite leaves nothing beside the file where it may write."""
+    uri = file.absolute().as_uri()
+    connection = connect(f"{uri}?mode={mode}", **options)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
+        if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            raise
+        if pending_log(file):
+            raise StoreError(
+                f"{file} has changes in its log, which SQLite cannot read where it cannot write; copy {file.parent} to another place"
+            ) from error
+        return connect(f"{uri}?mode=ro&immutable=1", **options)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def prepare(
@@ -22,10 +64,10 @@ def prepare(
     foreign: str,
     readable: Sequence[int] = (),
     make: bool = True,
-) -> None:
-    """Make the tables of a new file, or add those that a readable older version lacks; `foreign` refuses any other file.
+) -> int:
+    """Make the tables of a new file, or make those of a readable older version anew, and return the version that is there then.
 
-    Another process may make them at the same moment: where two may, the schema's tables are made "if not exists".
+    `foreign` refuses any other file. Another process may make them at the same moment.
     """
     # One statement sees one state of the file; two would see another process's tables beside the version before them.
     [current, tables] = connection.execute(
@@ -35,9 +77,116 @@ def prepare(
         raise StoreError(foreign)
     if current < version and make:
         _turn_to_log(connection)
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {schema.rstrip().rstrip(';')}; PRAGMA user_version = {version}; COMMIT;"
-        )
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            [current] = connection.execute("PRAGMA user_version").fetchone()
+            if current < version:
+                _make_tables(connection, schema)
+                connection.execute(f"PRAGMA user_version = {version}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return version
+    return int(current)
+
+
+def _make_tables(connection: sqlite3.Connection, schema: str) -> None:
+    """Make the tables, and let them have the rows of those of the same names."""
+    before = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    for kind, name in connection.execute(
+        "SELECT type, name FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL"
+    ).fetchall():
+        connection.execute(f'DROP {kind} "{name}"')
+    for name in before:
+        connection.execute(f'ALTER TABLE "{name}" RENAME TO "before {name}"')
+    for statement in _statements(schema):
+        connection.execute(statement)
+    for name in before:
+        columns = ", ".join(f'"{column}"' for column in _columns(connection, f"before {name}"))
+        # In their order: a table of numbered rows keeps it. The schema may have put rows there, which those before replace.
+        order = "" if "WITHOUT ROWID" in schema_of(connection, f"before {name}").upper() else " ORDER BY rowid"
+        connection.execute(f'INSERT OR REPLACE INTO "{name}" ({columns}) SELECT {columns} FROM "before {name}"{order}')
+        connection.execute(f'DROP TABLE "before {name}"')
+
+
+def schema_of(connection: sqlite3.Connection, table: str) -> str:
+    """Return the SQL that made a table, "" if there is none."""
+    [sql] = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchone() or ("",)
+    return str(sql)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for part in script.split(";"):
+        statement += part + ";"
+        if sqlite3.complete_statement(statement):  # a trigger has semicolons within
+            yield statement
+            statement = ""
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    rows = connection.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))
+    return [name for (name,) in rows if name != _CHECKSUM]
+
+
+def check(connection: sqlite3.Connection, file: str, schema: str, *, kind: str, remedy: str) -> None:
+    """Refuse a file of the current version that lacks a part of its schema, or whose pages SQLite finds damaged, where that is quick."""
+    with sqlite3.connect(":memory:") as model:
+        model.create_function("row_checksum", -1, _row_checksum, deterministic=True)
+        for statement in _statements(schema):
+            model.execute(statement)
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+        due = set(model.execute(query))
+    model.close()
+    if lacking := due.difference(connection.execute(query)):
+        names = ", ".join(sorted(str(name) for _, name, _, _ in lacking))
+        raise StoreError(f"{file} is damaged: its {names} are not those of a {kind}; {remedy}")
+    [pages] = connection.execute("PRAGMA page_count").fetchone()
+    [size] = connection.execute("PRAGMA page_size").fetchone()
+    if pages * size <= _SMALL:
+        _check_pages(connection, file, "quick_check", remedy=remedy)
+
+
+def _check_pages(connection: sqlite3.Connection, file: str, pragma: str, *, remedy: str) -> None:
+    [first] = connection.execute(f"PRAGMA {pragma}(1)").fetchone()
+    if first != "ok":
+        raise StoreError(f"{file} is damaged ({' '.join(str(first).split())}); {remedy}")
+
+
+def verify(connection: sqlite3.Connection, file: str, *, remedy: str) -> int:
+    """Read all of a file: its pages, and the rows that have checksums, which are counted; `StoreError` where something has changed."""
+    _check_pages(connection, file, "integrity_check", remedy=remedy)
+    count = 0
+    for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        condition = intact(connection, name)
+        if condition != "TRUE":
+            # Over the table itself: an index would be searched instead where it has all the columns.
+            [rows] = connection.execute(f'SELECT count(*) FROM "{name}" NOT INDEXED WHERE {condition}').fetchone()
+            count += rows
+    return count
+
+
+def intact(connection: sqlite3.Connection, table: str, alias: str = "") -> str:
+    """Return an SQL condition that holds for rows as they were written, and ends the statement at one that is not.
+
+    It is TRUE for tables without checksums, which are those of older versions.
+    """
+    prefix = f"{alias}." if alias else ""
+    if f"{_CHECKSUM} INTEGER AS (" not in schema_of(connection, table):
+        return "TRUE"
+    return f"fits({', '.join(prefix + name for name in (_CHECKSUM, *_columns(connection, table)))})"
+
+
+def _row_checksum(*values: object) -> int:
+    return zlib.crc32(msgspec.msgpack.encode(values))
+
+
+def _fits(due: object, *values: object) -> bool:
+    if _row_checksum(*values) != due:
+        raise ValueError  # which SQLite makes an error of its own
+    return True
 
 
 def _turn_to_log(connection: sqlite3.Connection) -> None:
@@ -72,6 +221,8 @@ def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StoreError(_explain(error, name, kind, remedy)) from error
+    except UnicodeDecodeError as error:  # of an error that names what is damaged
+        raise StoreError(f"{name} is damaged ({error}); {remedy}") from error
 
 
 def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
@@ -80,6 +231,8 @@ def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
         return f"no space left to write {name}; what was stored before is kept: free some space and resume"
     if primary == sqlite3.SQLITE_NOTADB:
         return f"{name} is not a {kind} (no SQLite file); name another place, or delete it"
+    if "user-defined function" in str(error):
+        return f"{name} is damaged (a row does not fit its checksum); {remedy}"
     if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
         return f"{name} is damaged ({error}); {remedy}"
     if primary == sqlite3.SQLITE_IOERR:

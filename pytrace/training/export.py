@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from pytrace.errors import InputError
 from pytrace.kg.queries.query_records import Grammar
-from pytrace.kg.queries.trained import METADATA_KEY
-from pytrace.storage.files import flush
+from pytrace.kg.queries.trained import METADATA_KEY, SHA256
+from pytrace.models.registry.model_files import sha256_of
+from pytrace.storage.files import flush, replace_file
 from pytrace.training.network import Key, train_package
 from pytrace.training.training_settings import WeightFormat
 
@@ -52,7 +53,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *, weights: WeightFormat = "f32") -> None:
-    """Write a model as one GGUF file, in one step."""
+    """Write a model as one GGUF file, in one step, and its hash beside it."""
     gguf = train_package("gguf")
     configuration = network.config
     _check(configuration)
@@ -93,11 +94,14 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
         finally:
             writer.close()
         flush(new)
+        sha256 = sha256_of(new)
+        # A kill in between leaves a model without a hash, never one with another's.
+        path.with_name(path.name + SHA256).unlink(missing_ok=True)
         new.replace(path)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    flush(path.parent)
+    replace_file(path.with_name(path.name + SHA256), f"{sha256}  {path.name}\n".encode())
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -115,6 +115,40 @@ def test_documents_that_cannot_be_read_leave_the_index_as_it_was(index: Path, ru
     assert json.loads(run("index", "show", index, "--json")[1])["documents"] == 4
 
 
+def test_bad_files_are_skipped_where_that_is_asked_for_and_named_at_the_end(
+    docs: Path, run: Run, tmp_path: Path
+) -> None:
+    rows = docs / "rows.jsonl"
+    rows.write_text(
+        '{"id": "a", "title": "A", "text": "One."}\n{"id": "b"\n{"id": "c", "title": "C", "text": "Two."}\n'
+    )
+    (docs / "old.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
+    place, build = tmp_path / "index", ("--docs", docs, "--skip-bad")
+    assert run("index", "build", place, "--docs", docs)[0] == 2
+    parts = [run("index", "build", tmp_path / part[0], *build, "--part", part)[2] for part in ("1/2", "2/2")]
+    assert sum(errors.count("not read: ") for errors in parts) == 2
+    status, output, errors = run("index", "build", place, *build, "--json")
+    assert status == 3, errors
+    assert [Path(bad["source"]).name for bad in json.loads(output)["bad"]] == ["old.txt", "rows.jsonl"]
+    first, second = errors.splitlines()[-2:]
+    assert first.startswith(f"pytrace: not read: {docs}/old.txt: ")
+    assert second.startswith(f"pytrace: not read: {rows}: line 2: not JSON")
+    held = {entry["id"] for entry in json.loads(run("index", "show", place, "--ids", "--json")[1])["entries"]}
+    assert len(held) == 5
+    # What was read of a file that has become bad stays.
+    (docs / "tern.md").write_bytes(b"\x00" * 50)
+    status, output, errors = run("index", "sync", place, "--skip-bad")
+    assert status == 3
+    assert "nothing is removed" in errors
+    assert "5 passages of 5 documents; 0 added, 0 replaced, 0 removed" in output
+    (docs / "tern.md").unlink()
+    (docs / "old.txt").unlink()
+    rows.unlink()
+    status, output, errors = run("index", "sync", place, "--skip-bad")
+    assert (status, errors) == (0, "")
+    assert "3 passages of 3 documents; 0 added, 0 replaced, 2 removed" in output
+
+
 def test_filters_hold_in_searches(index: Path, run: Run) -> None:
     found = json.loads(run("search", QUESTION, "--index", index, "--where", "author=Venn", "--json")[1])
     assert [passage["title"] for passage in found["passages"]] == ["Tobias Rook"]

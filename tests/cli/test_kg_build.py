@@ -129,6 +129,24 @@ def test_a_broken_line_leaves_the_graph_as_it_was_and_says_so(run: Run, tmp_path
     assert run("export", graph, "--out", "-")[1] == before
 
 
+def test_a_broken_file_is_skipped_where_that_is_asked_for_and_what_is_known_of_it_stays(
+    run: Run, tmp_path: Path
+) -> None:
+    docs, graph = tmp_path / "docs", tmp_path / "kg"
+    docs.mkdir()
+    write(docs / "a.jsonl", range(10, 20))
+    broken = write(docs / "b.jsonl", range(20, 30))
+    assert run("build", *WRITTEN, "--docs", docs, "--out", graph, "--skip-bad")[0] == 0
+    lines = broken.read_text(encoding="utf-8").splitlines()
+    lines[4] = '{"title": "House'
+    broken.write_text("\n".join(lines), encoding="utf-8")
+    status, output, errors = run("build", *WRITTEN, "--docs", docs, "--out", graph, "--skip-bad", "--resume")
+    assert status == 3
+    assert errors.splitlines()[-1].startswith(f"pytrace: not read: {broken}: line 5: not JSON")
+    assert "20 documents, 20 triples" in output
+    assert "0 documents extracted now, 20 known before, 0 removed" in output
+
+
 def test_documents_met_again_are_named_with_both_places_and_other_words_under_one_id_refused(
     run: Run, tmp_path: Path
 ) -> None:
@@ -411,3 +429,4 @@ def test_the_pace_is_that_of_the_last_minute() -> None:
     assert common.Pace(0.0).words(5.0, 0, 0, 10) == "0.00 a second"
     assert common.Pace(0.0).words(100.0, 2, 250, 101) == "1.2 a minute, 2.5 tokens a second, about 82 min left"
     assert common.Pace(0.0).words(10.0, 5000, 0, 200_000) == "500 a second, about 6 min left"
+    assert common.Pace(0.0).words(10.0, 1, 0, 9000) == "0.10 a second", "of one item no time left can be told"

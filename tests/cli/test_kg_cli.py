@@ -13,6 +13,8 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common
+from pytrace.kg import KnowledgeBase
+from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Triple
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 
@@ -218,3 +220,21 @@ def test_changes_wait_for_no_other_writer(directory: Path, run: Run) -> None:
         assert status == 2
         assert "is writing to the knowledge graph" in errors
         assert run("show", directory, "--limit", 0)[0] == 0
+
+
+def test_verify_compares_a_graph_and_a_knowledge_base_with_their_checksums(
+    directory: Path, run: Run, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    KnowledgeBase.build(directory, base, HashEncoder())
+    for place, file, count in ((directory, "graph.db", 14), (base, "base.columns", 4)):
+        status, output, _ = run("verify", place, "--json")
+        assert (status, json.loads(output)) == (0, {"directory": str(place), "checked": count, "intact": True})
+        path = place / file
+        content = bytearray(path.read_bytes())
+        content[content.rindex(b"Thames")] ^= 1
+        path.write_bytes(content)
+        status, output, errors = run("verify", place)
+        assert (status, output) == (2, "")
+        assert f"{path} is damaged" in errors
+        assert errors.count("\n") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytrace.cli import common, program
-from pytrace.errors import InputError
+from pytrace.errors import InputError, ModelFileError
 from pytrace.kg.queries.trained import TrainedGenerator
 from pytrace.training import run
 from pytrace.training.run import Source, prepare
@@ -124,7 +125,8 @@ def trained(town: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 def test_training_leaves_a_generator_that_the_engine_runs_and_a_report(trained: tuple[Path, dict[str, Any]]) -> None:
     out, told = trained
     assert {path.name for path in out.iterdir()} == {
-        "query-generator.gguf", "recipe.json", "held-out.jsonl", "report.json", "tokenizer.json", "checkpoints",
+        "query-generator.gguf", "query-generator.gguf.sha256", "recipe.json", "held-out.jsonl", "report.json",
+        "tokenizer.json", "checkpoints",
     }  # fmt: skip
     assert json.loads((out / "report.json").read_text()) == told
     assert json.loads((out / "recipe.json").read_text()) == told["recipe"]
@@ -140,6 +142,16 @@ def test_training_leaves_a_generator_that_the_engine_runs_and_a_report(trained: 
     assert list(told["scores"]["shapes"]) == ["select 2"]
     [[query]] = TrainedGenerator.load(out / "query-generator.gguf", threads=1).generate(["what does ama's wife do?"])
     assert query.written
+
+
+def test_a_damaged_generator_is_not_loaded(trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    model = Path(shutil.copytree(trained[0], tmp_path / "copy")) / "query-generator.gguf"
+    content = model.read_bytes()
+    model.write_bytes(content[:-100] + bytes([content[-100] ^ 1]) + content[-99:])
+    with pytest.raises(
+        ModelFileError, match=r"query-generator\.gguf is damaged: its SHA-256 is not .*; train it again"
+    ):
+        TrainedGenerator.load(model, threads=1)
 
 
 def test_a_finished_training_is_scored_again_alike(

@@ -38,6 +38,7 @@ from pytrace.records import (
     Usage,
     WrittenTriples,
 )
+from tests.older_files import without_checksums
 
 QUESTIONS = [
     Question("q1", "Where is Ada Foah?", ("Ghana",), supporting_documents=("d1", "d2"), kind="bridge"),
@@ -223,9 +224,9 @@ class TestStore:
         with RunStore(tmp_path / "run.sqlite") as store:
             store.open_run({"a": 1})
             store.save("m", "q", result)
+        without_checksums(tmp_path / "run.sqlite", 2)
         with sqlite3.connect(tmp_path / "run.sqlite") as connection:
             connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
-            connection.execute("PRAGMA user_version = 2")
         connection.close()
         with RunStore(tmp_path / "run.sqlite") as store:
             assert list(store.rows("m")) == [result]
@@ -245,9 +246,9 @@ class TestStore:
             store.open_run({"a": 1})
             store.save("m", "q", result)
             assert list(store.rows("m")) == [result]
+        without_checksums(tmp_path / "run.sqlite", 3)
         with sqlite3.connect(tmp_path / "run.sqlite") as connection:
             connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
-            connection.execute("PRAGMA user_version = 3")
         connection.close()
         with RunStore(tmp_path / "run.sqlite") as store:
             assert list(store.rows("m")) == [result]
@@ -341,6 +342,7 @@ class TestStore:
         with RunStore(tmp_path / "run.sqlite") as store:
             store.open_run({})
             evaluate({"good": good}, QUESTIONS[:1], store=store)
+        without_checksums(tmp_path / "run.sqlite", 4)
         with sqlite3.connect(tmp_path / "run.sqlite") as other:
             other.execute("UPDATE result SET record = '{}'")
         other.close()
@@ -354,6 +356,7 @@ class TestStore:
         with RunStore(path) as store:
             store.open_run({"k": 1})
             evaluate({"good": good}, QUESTIONS[:1], store=store)
+        without_checksums(path, 4)
         with sqlite3.connect(path) as other:
             other.execute("PRAGMA writable_schema = ON")
             other.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '')")
@@ -377,6 +380,7 @@ class TestStore:
         with RunStore(path) as store:
             store.open_run({})
             evaluate({"good": good}, QUESTIONS[:1], store=store)
+        without_checksums(path, 4)
         with sqlite3.connect(path) as other:
             other.execute("UPDATE result SET record = ?", (record,))
         other.close()
@@ -385,6 +389,21 @@ class TestStore:
             pytest.raises(StoreError, match="result of good for question 'q1' cannot be read"),
         ):
             score_run(store)
+
+    def test_what_was_changed_in_place_is_told_and_not_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "run.sqlite"
+        with RunStore(path) as store:
+            store.open_run({"a": 1})
+            evaluate({"good": good}, QUESTIONS, store=store)
+            assert store.verify() >= 2 * len(QUESTIONS) + 1
+        content = path.read_bytes()
+        for changed in (b'"answer": {', QUESTIONS[0].question.encode()):
+            place = content.index(changed) + len(changed) // 2
+            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with RunStore(path) as store, pytest.raises(StoreError, match="is damaged"):
+                assert [*store.rows("good"), *store.questions()]
+            with RunStore(path) as store, pytest.raises(StoreError, match="is damaged"):
+                store.verify()
 
     @pytest.mark.parametrize("settings", [{"a": math.nan}, {"a": object()}, {"a": {1, object()}}])
     def test_settings_that_are_no_json_are_refused(self, settings: dict[str, object]) -> None:

@@ -303,6 +303,36 @@ def test_an_unpinned_file_is_held_to_the_hash_of_its_first_pull(world: World) ->
     assert status_of("m").files[0].state == "ok"
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_a_damaged_file_is_not_loaded(world: World, monkeypatch: pytest.MonkeyPatch, small: bool) -> None:
+    monkeypatch.setattr(registry, "_SMALL", len(MODEL) if small else 0)
+    world.describe(world.model(world.whole()))
+    registry.pull("m")
+    path = registry.resolve("m", "language-model")
+    held = path.stat()
+    path.write_bytes(MODEL[:-9] + bytes([MODEL[-9] ^ 4]) + MODEL[-8:])
+    with pytest.raises(ModelFileError, match=r"m\.gguf is damaged: its SHA-256 .*'pytrace models pull --repair m'"):
+        registry.resolve("m", "language-model")
+    # A disk that goes bad changes no time: what was found right before is believed, until it is verified.
+    os.utime(path, ns=(held.st_atime_ns, held.st_mtime_ns))
+    if not small:
+        assert registry.resolve("m", "language-model") == path
+    assert status_of("m").state == "damaged"
+    with pytest.raises(ModelFileError, match="is damaged"):
+        registry.resolve("m", "language-model")
+    registry.pull("m", repair=True)
+    assert registry.resolve("m", "language-model").read_bytes() == MODEL
+
+
+def test_what_is_remembered_of_a_file_may_itself_be_damaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_SMALL", 0)
+    world.describe(world.model(world.whole()))
+    registry.pull("m")
+    known = world.home / "hashes.json"
+    known.write_bytes(known.read_bytes().replace(sha256(MODEL)[:8].encode(), b"00000000"))
+    assert registry.resolve("m", "language-model").read_bytes() == MODEL
+
+
 def test_verify_finds_damage_that_sizes_do_not_show_and_repair_mends_it(world: World) -> None:
     world.describe(world.model(world.whole()))
     registry.pull("m")

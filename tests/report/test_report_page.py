@@ -27,6 +27,7 @@ from pytrace.report.runs import report_page
 from pytrace.report.runs.question_rows import page_data
 from tests.browser import Browser
 from tests.example_runs import DOCUMENTS, HOSTILE, METHODS, chained, fill_run, question
+from tests.older_files import without_checksums
 from tests.report.test_certify_page import Outline
 
 COUNT = 60
@@ -76,8 +77,9 @@ def test_a_store_of_the_first_version_is_read_and_goes_on(tmp_path: Path) -> Non
     with RunStore(path) as store:
         fill_run(store, 2, keep=False)
         settings = store.settings
+    without_checksums(path, 1)
     with sqlite3.connect(path) as connection:
-        connection.executescript("DROP TABLE question; DROP TABLE document; PRAGMA user_version = 1")
+        connection.executescript("DROP TABLE question; DROP TABLE document")
     connection.close()
     with RunStore(path) as store:
         assert list(store.questions()) == []
@@ -92,11 +94,12 @@ def test_a_store_of_the_first_version_is_read_and_goes_on(tmp_path: Path) -> Non
         store.keep_questions([question(1)])
         assert list(store.questions()) == [question(1)]
         assert len(store.done("trace")) == 2
+        assert store.verify() > 10, "the rows have checksums from then on"
 
 
 def test_a_store_of_a_later_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "run.sqlite") as connection:
-        connection.executescript("CREATE TABLE run (key); PRAGMA user_version = 5")
+        connection.executescript("CREATE TABLE run (key); PRAGMA user_version = 6")
     connection.close()
     with pytest.raises(StoreError, match="not written by this version"):
         list(RunStore(tmp_path / "run.sqlite").questions())

@@ -28,6 +28,7 @@ from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops import HopSearch
 from pytrace.retrieval.passages import IndexWriter, PassageIndex, graph, mentions, segment, writer
 from pytrace.retrieval.passages import index as passage_index
+from pytrace.retrieval.passages import manifest as manifest_module
 from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.word_postings import word_hashes
 
@@ -499,6 +500,41 @@ def test_nothing_is_seen_before_commit(tmp_path: Path, documents: dict[str, list
     assert set(contents(PassageIndex(tmp_path / "index"))) == {"a#0"}
 
 
+def test_a_killed_build_has_lost_a_few_seconds_of_encoding(tmp_path: Path) -> None:
+    given = [passage for number in range(300) for passage in document(f"doc {number}")]
+    code = """
+import sys, time
+from pathlib import Path
+from tests.retrieval.test_passage_index import *
+
+class Slow(HashEncoder):
+    def encode(self, texts, *, kind="passage"):
+        time.sleep(0.01 * len(texts))
+        return super().encode(texts, kind=kind)
+
+with IndexWriter(Path(sys.argv[1]), Slow(dimension=32), create=True) as index:
+    index.add(passage for number in range(300) for passage in document(f"doc {number}"))
+    time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "index"], cwd=Path(__file__).parents[2])
+    while not [*(tmp_path / "index").glob("passages-*.arrays")]:
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.3)  # the manifest that names it
+    process.kill()
+    process.wait()
+    encoder = CountingEncoder()
+    with IndexWriter(tmp_path / "index", encoder, create=True) as index:
+        index.add(given)
+        index.commit()
+    assert encoder.count <= 300 - 128
+
+
+def test_an_index_that_was_killed_before_its_first_manifest_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "passages.json.new").write_bytes(b"{")
+    assert len(build(tmp_path, {"a": document("a")})) == 1
+
+
 def test_a_second_writer_is_told_who_holds_the_index(tmp_path: Path) -> None:
     build(tmp_path / "index", {"a": document("a")})
     with (
@@ -618,9 +654,10 @@ def test_filters_say_which_passages_may_be_found(tmp_path: Path) -> None:
 
 
 def test_any_flipped_byte_is_found_and_none_ends_the_process(
-    tmp_path: Path, documents: dict[str, list[Document]]
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(tmp_path / "index", documents)
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # as large files are opened
     rng = random.Random(7)
     files = sorted(path for path in (tmp_path / "index").iterdir() if path.name != "passages.lock")
     for path in files:
@@ -648,11 +685,35 @@ def test_any_flipped_byte_is_found_and_none_ends_the_process(
     PassageIndex(tmp_path / "index").verify()
 
 
-def test_what_is_damaged_is_not_written_anew(tmp_path: Path, documents: dict[str, list[Document]]) -> None:
+def test_an_id_that_was_never_there_is_told_from_one_that_is_damaged(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with build(tmp_path / "index", documents) as index:
+        (entry,) = index.manifest.segments
+        ids = index.segments[0].ids
+    path = tmp_path / "index" / entry.name
+    content = path.read_bytes()
+    place = content.index(ids.tobytes())
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # as large files are opened
+    with (
+        IndexWriter(tmp_path / "index", ENCODER) as writer,
+        pytest.raises(InputError, match="there is no document 'x'"),
+    ):
+        writer.remove(["x"])
+    path.write_bytes(content[:place] + bytes(len(ids) * 8) + content[place + len(ids) * 8 :])
+    told = rf"{entry.name} is damaged in array 'ids'"
+    with IndexWriter(tmp_path / "index", ENCODER) as writer, pytest.raises(StoreError, match=told):
+        writer.remove([next(iter(documents))])
+
+
+def test_what_is_damaged_is_not_written_anew(
+    tmp_path: Path, documents: dict[str, list[Document]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "index" / build(tmp_path / "index", documents).manifest.segments[0].name
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+    monkeypatch.setattr(manifest_module, "SMALL", 0)  # else it is told at opening
     with IndexWriter(tmp_path / "index", ENCODER) as index:
         index.remove(["pellisk"])
         with pytest.raises(StoreError, match="damaged"):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pytrace.documents import read_documents
 from pytrace.errors import InputError, MissingDependencyError, ModelError, StoreError
 from pytrace.models.scripted import HashEncoder
-from pytrace.records import Sentence
+from pytrace.records import Document, Sentence
 from pytrace.retrieval import SentenceHit, SentenceIndex
 from pytrace.retrieval import neighbour_graph as graphs
 from pytrace.retrieval.neighbour_graph import NeighbourGraph
@@ -664,3 +664,28 @@ def test_the_tiny_encoder_finds_a_sentence_of_the_examples_again(tiny_models: di
         assert near.distance <= second.distance
     with SentenceIndex.open(tmp_path, encoder) as index:
         assert index.search([wanted.text], 2)[0] == [near, second]
+
+
+def test_an_index_that_was_killed_before_its_files_were_there_goes_on(tmp_path: Path) -> None:
+    SentenceIndex.build(tmp_path, [], HashEncoder(dimension=8)).close()
+    (tmp_path / "index.vectors").unlink()
+    with SentenceIndex.open(tmp_path, HashEncoder(dimension=8), mode="write") as index:
+        assert index.extend([Sentence("1", 0, "Bread is baked at dawn.")]) == 1
+        index.verify()
+
+
+def test_a_killed_process_has_lost_some_hundred_sentences_of_documents(tmp_path: Path) -> None:
+    documents = [
+        Document(str(number), "T", tuple(f"Sentence {number} {each}." for each in range(200))) for number in range(6)
+    ]
+
+    def ended() -> Iterator[Document]:
+        yield from documents[:5]
+        raise KeyboardInterrupt
+
+    with SentenceIndex.build(tmp_path, [], HashEncoder(dimension=8)) as index, pytest.raises(KeyboardInterrupt):
+        index.add_documents(ended())
+    with SentenceIndex.open(tmp_path, HashEncoder(dimension=8), mode="write") as index:
+        assert index.document_ids() == {"0", "1", "2"}
+        assert index.add_documents(documents) == 600
+        assert len(index) == 1200

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,52 @@ def test_a_link_to_itself_is_left_for_whoever_opens_it(tmp_path: Path) -> None:
     with atomic_output(loop) as stream:
         stream.write(b"x")
     assert loop.read_bytes() == b"x"
+
+
+def test_a_damaged_name_in_an_error_of_sqlite_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE answers (key PRIMARY KEY)")
+        connection.execute("CREATE INDEX answers_by_key ON answers (key)")
+    connection.close()
+    path.write_bytes(path.read_bytes().replace(b"answers_by_key ON answers", b"answers_by_key ON \xe1nswers"))
+    with (
+        sqlite3.connect(path) as connection,
+        pytest.raises(StoreError, match=r"^a\.db is damaged"),
+        sqlite.translated("a.db", "run store", "delete it"),
+    ):
+        connection.execute("SELECT * FROM answers")
+    connection.close()
+
+
+def test_rows_made_anew_keep_their_order_and_what_the_schema_puts_there_gives_way(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    old = "CREATE TABLE t (name); CREATE INDEX t_by_name ON t (name); CREATE TABLE s (name PRIMARY KEY, value)"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(f"{old}; INSERT INTO t VALUES ('b'), ('a'); INSERT INTO s VALUES ('x', 1)")
+        connection.execute("PRAGMA user_version = 1")
+    schema = (
+        f"CREATE TABLE t (name, {sqlite.checksum('name')}); CREATE INDEX t_by_name ON t (name); "
+        "CREATE TABLE s (name PRIMARY KEY, value); INSERT INTO s VALUES ('x', 0)"
+    )
+    with closing(sqlite.connect(str(path), isolation_level=None)) as connection:
+        assert sqlite.intact(connection, "t") == "TRUE"
+        assert sqlite.prepare(connection, schema, version=2, foreign="foreign", readable=(1,)) == 2
+        sqlite.check(connection, "a.db", schema, kind="store", remedy="delete it")
+        assert [name for (name,) in connection.execute("SELECT name FROM t ORDER BY rowid")] == ["b", "a"]
+        assert connection.execute("SELECT * FROM s").fetchall() == [("x", 1)]
+        assert sqlite.verify(connection, "a.db", remedy="delete it") == 2
+        connection.execute("DROP INDEX t_by_name")
+        with pytest.raises(StoreError, match=r"a\.db is damaged: its t_by_name are not those of a store"):
+            sqlite.check(connection, "a.db", schema, kind="store", remedy="delete it")
+    connection = sqlite3.connect(path)
+    connection.create_function("row_checksum", -1, lambda *_: 7, deterministic=True)
+    connection.execute("UPDATE t SET name = 'c' WHERE name = 'a'")
+    connection.commit()
+    connection.close()
+    with (
+        closing(sqlite.connect(str(path))) as connection,
+        pytest.raises(StoreError, match="row does not fit its checksum"),
+        sqlite.translated("a.db", "store", "delete it"),
+    ):
+        sqlite.verify(connection, "a.db", remedy="delete it")

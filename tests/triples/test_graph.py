@@ -31,6 +31,7 @@ from pytrace.triples.graph import (
     describe_triples,
 )
 from pytrace.triples.graph.graph_records import row_of, unit_of
+from tests.older_files import without_checksums
 
 RECIPE = Recipe("scripted", model="m1", prompt="p1", options={"temperature": 0.0})
 
@@ -493,7 +494,7 @@ def test_files_of_other_programs_and_times_are_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreError, match="has format 99 and this version of pytrace reads format 1"):
+    with pytest.raises(StoreError, match="has format 99 and this version of pytrace reads format 2"):
         TripleStore.open(tmp_path, mode="read")
     file.write_bytes(b"")
     with pytest.raises(StoreError, match="no knowledge graph"):
@@ -917,7 +918,45 @@ def test_a_graph_keeps_where_its_passages_stand_and_older_graphs_have_none(tmp_p
     with TripleStore.open(tmp_path / "copy", mode="create") as copy:
         copy.import_(tmp_path / "graph.jsonl")
         assert list(copy.documents()) == [moved, passages[1]]
-    with TripleStore.open(tmp_path / "plain", recipe=RECIPE, mode="create") as plain:
-        plain.sync([whole])
-    tables = sqlite3.connect(tmp_path / "plain" / "graph.db").execute("SELECT name FROM sqlite_schema").fetchall()
-    assert ("origins",) not in tables
+
+
+@pytest.mark.parametrize("passages", [False, True])
+def test_a_graph_of_the_first_version_is_read_and_gets_checksums_when_it_is_changed(
+    tmp_path: Path, passages: bool
+) -> None:
+    origin = Origin("a", "A", ("B",), 1, 3, 9, (3,)) if passages else None
+    documents = [Document(f"a{n}", "A", (f"A lies in {n}.", "More."), "a.pdf", origin) for n in range(3)]
+    with TripleStore.open(tmp_path, recipe=RECIPE, mode="create") as graph:
+        graph.sync(documents)
+        graph.add(documents[1], [Triple("A", "lies in", "1", sentence=0, support=90.0)])
+        held = list(graph.documents()), graph.triples(["a1"])
+    without_checksums(tmp_path / "graph.db", 1)
+    if not passages:  # the table was made when the first passage came
+        connection = sqlite3.connect(tmp_path / "graph.db")
+        connection.executescript("DROP TRIGGER origins_go; DROP TABLE origins")
+        connection.close()
+    with TripleStore.open(tmp_path, mode="read") as graph:
+        assert (list(graph.documents()), graph.triples(["a1"])) == held
+        assert graph.verify() == 0
+    with TripleStore.open(tmp_path) as graph:
+        assert (list(graph.documents()), graph.triples(["a1"])) == held
+        assert graph.recipe == RECIPE
+        assert graph.verify() == (11 if passages else 8)
+        graph.remove(["a0"])
+
+
+def test_text_that_was_changed_in_place_is_told_and_is_no_evidence(tmp_path: Path) -> None:
+    document = Document("d", "Accra", ("Accra is the capital of Ghana.",), "d.txt", Origin("d", "Accra"))
+    with TripleStore.open(tmp_path, recipe=RECIPE, mode="create") as graph:
+        graph.add(document, [Triple("Accra", "capital of", "Ghana", sentence=0, support=100.0)])
+    content = (tmp_path / "graph.db").read_bytes()
+    for words in (b"capital of Ghana.", b"capital ofGhana", b"d.txt", b'"document":"d"'):
+        place = content.index(words) + len(words) // 2
+        (tmp_path / "graph.db").write_bytes(content[:place] + bytes([content[place] ^ 2]) + content[place + 1 :])
+        with TripleStore.open(tmp_path, mode="read") as graph:
+            with pytest.raises(StoreError, match="is damaged"):
+                assert [graph.document("d"), *graph.triples()]
+            with pytest.raises(StoreError, match="is damaged"):
+                assert [*graph.triples_about("Accra"), *graph.documents()]
+            with pytest.raises(StoreError, match="is damaged"):
+                graph.verify()

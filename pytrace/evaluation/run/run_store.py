@@ -19,23 +19,27 @@ from pytrace.records import Answer, Document, Perturbation, Question
 from pytrace.storage import sqlite
 from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
+from pytrace.storage.sqlite import checksum
 from pytrace.storage.text import storable
 
-_SCHEMA_VERSION = 4
+_SCHEMA_VERSION = 5
 # Version 1 lacks the questions; its files get the tables when a run of them goes on. Versions 1 and 2 have evidence in one
-# flat record, which `_upgraded` converts row by row as it is read: nothing is rewritten.
-_READABLE_VERSIONS = (1, 2, 3, _SCHEMA_VERSION)
+# flat record, which `_upgraded` converts row by row as it is read: nothing is rewritten. Up to version 4 rows lack checksums.
+_READABLE_VERSIONS = (1, 2, 3, 4, _SCHEMA_VERSION)
 # A document stands once, under the hash of its record, however many questions have it.
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS run (
-    key TEXT PRIMARY KEY, settings TEXT NOT NULL, notes TEXT NOT NULL, started TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS result (
+_SCHEMA = f"""
+CREATE TABLE run (
+    key TEXT PRIMARY KEY, settings TEXT NOT NULL, notes TEXT NOT NULL, started TEXT NOT NULL,
+    {checksum("key", "settings", "notes", "started")});
+CREATE TABLE result (
     run TEXT NOT NULL REFERENCES run, method TEXT NOT NULL, question TEXT NOT NULL, record TEXT NOT NULL,
-    PRIMARY KEY (run, method, question));
-CREATE TABLE IF NOT EXISTS document (key TEXT PRIMARY KEY, record TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS question (
-    run TEXT NOT NULL REFERENCES run, id TEXT NOT NULL, record TEXT NOT NULL, documents TEXT NOT NULL, PRIMARY KEY (run, id));
+    {checksum("run", "method", "question", "record")}, PRIMARY KEY (run, method, question));
+CREATE TABLE document (key TEXT PRIMARY KEY, record TEXT NOT NULL, {checksum("key", "record")}) WITHOUT ROWID;
+CREATE TABLE question (
+    run TEXT NOT NULL REFERENCES run, id TEXT NOT NULL, record TEXT NOT NULL, documents TEXT NOT NULL,
+    {checksum("run", "id", "record", "documents")}, PRIMARY KEY (run, id));
 """
+_REMEDY = "evaluate into another file"
 _SHOWN_DIFFERENCES = 5
 
 
@@ -123,7 +127,7 @@ class RunStore(Closing):
             return msgspec.convert(json.loads(self._recorded(column)), dict[str, Any])
 
     def _recorded(self, column: Literal["settings", "notes", "started"]) -> str:
-        for row in self._rows(f"SELECT {column} FROM run WHERE key = ?"):
+        for row in self._rows("run", f"SELECT {column} FROM run WHERE key = ?"):
             return str(row[0])
         raise StoreError(f"{self.path} holds no run yet")
 
@@ -157,25 +161,25 @@ class RunStore(Closing):
     def methods(self) -> list[str]:
         """List the methods that have results, in the order of their first one."""
         query = "SELECT method FROM result WHERE run = ? GROUP BY method ORDER BY min(rowid)"
-        return [row[0] for row in self._rows(query)]
+        return [row[0] for row in self._rows("", query)]
 
     def asked(self) -> list[str]:
         """List the ids of the questions that have results, in the order of the questions, else of their first result."""
         query = "SELECT question FROM result WHERE run = ? GROUP BY question ORDER BY min(rowid)"
         order = {row[0]: number for number, row in enumerate(self._questions("id"))}
         # Sorting keeps equal ones as they are: those that an old file does not keep stay in the order of their results.
-        return sorted((row[0] for row in self._rows(query)), key=lambda question: order.get(question, len(order)))
+        return sorted((row[0] for row in self._rows("", query)), key=lambda question: order.get(question, len(order)))
 
     def _questions(self, columns: str) -> Iterator[tuple[Any, ...]]:
         with self._guard():
             # Files of version 1 have no table of questions.
             table = self._connect().execute("SELECT 1 FROM sqlite_master WHERE name = 'question'").fetchone()
         if table is not None:
-            yield from self._rows(f"SELECT {columns} FROM question WHERE run = ? ORDER BY rowid")
+            yield from self._rows("question", f"SELECT {columns} FROM question WHERE run = ?", order="rowid")
 
     def done(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method is through with, the failed ones included."""
-        rows = self._rows("SELECT question FROM result WHERE run = ? AND method = ?", method)
+        rows = self._rows("result", "SELECT question FROM result WHERE run = ? AND method = ?", method)
         return frozenset(row[0] for row in rows)
 
     def failed(self, method: str) -> frozenset[str]:
@@ -196,7 +200,7 @@ class RunStore(Closing):
         query = "SELECT question, record FROM result WHERE run = ? AND method = ?"
         if questions is not None:
             query += f" AND question IN ({', '.join('?' * len(questions))})"
-        for question_id, record in self._rows(f"{query} ORDER BY rowid", method, *(questions or ())):
+        for question_id, record in self._rows("result", query, method, *(questions or ()), order="rowid"):
             with self._readable(f"the result of {method} for question {question_id!r}"):
                 result = msgspec.convert(_upgraded(json.loads(record)), Result)
             yield result
@@ -213,6 +217,17 @@ class RunStore(Closing):
         finally:
             connection.rollback()
 
+    def verify(self) -> int:
+        """Read the whole file, and return how many rows fit their checksums; 0: it was made before there were any.
+
+        Raises
+        ------
+        StoreError
+            Something has changed since it was written.
+        """
+        with self._guard():
+            return sqlite.verify(self._connect(), self.path, remedy=_REMEDY)
+
     def _open_for_writing(self, what: str) -> sqlite3.Connection:
         if not self._writable:
             raise StoreError(f"no run is open in {self.path}; call open_run before {what}")
@@ -221,7 +236,9 @@ class RunStore(Closing):
 
     def _document(self, key: str) -> Document:
         with self._guard():
-            row = self._connect().execute("SELECT record FROM document WHERE key = ?", (key,)).fetchone()
+            connection = self._connect()
+            condition = sqlite.intact(connection, "document")
+            row = connection.execute(f"SELECT record FROM document WHERE key = ? AND {condition}", (key,)).fetchone()
         if row is None:
             raise ValueError(f"its document {key[:12]} is missing")
         return msgspec.convert(json.loads(row[0]), Document)
@@ -248,22 +265,30 @@ class RunStore(Closing):
                 f"{self.path} is being written by another process; wait for it, or evaluate into another file",
             )
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self.path} cannot be written ({error}); choose another place") from None
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise StoreError(f"{self.path} cannot be written ({reason}); choose another place") from None
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
             if self._lock is None and self.path != ":memory:" and not Path(self.path).is_file():
                 raise StoreError(f"no run is stored at {self.path}; check the path")
-            connection = sqlite3.connect(self.path, timeout=sqlite.PATIENCE, isolation_level="IMMEDIATE")
+            writable = self._lock is not None or self.path == ":memory:"
+            connection = (
+                sqlite.connect(self.path, isolation_level="IMMEDIATE")
+                if writable
+                else sqlite.connect_to_read(Path(self.path), mode="rw", isolation_level="IMMEDIATE")
+            )
             self._connection = connection
-            sqlite.prepare(
+            version = sqlite.prepare(
                 connection,
                 _SCHEMA,
                 version=_SCHEMA_VERSION,
                 readable=_READABLE_VERSIONS,
-                make=self._lock is not None or self.path == ":memory:",
+                make=writable,
                 foreign=f"{self.path} was not written by this version of the run store; choose another file",
             )
+            if version == _SCHEMA_VERSION:
+                sqlite.check(connection, self.path, _SCHEMA, kind="run store", remedy=_REMEDY)
             connection.execute("PRAGMA synchronous = FULL")
         return self._connection
 
@@ -285,7 +310,8 @@ class RunStore(Closing):
                 "into another file"
             )
 
-    def _rows(self, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, table: str, query: str, *values: str, order: str = "") -> Iterator[tuple[Any, ...]]:
+        """Read rows of the run; with the name of the `table`, those that are not as they were written are refused."""
         with self._guard():
             connection = self._connect()
             if self._run is None:
@@ -293,11 +319,15 @@ class RunStore(Closing):
                 if held is None:
                     raise StoreError(f"{self.path} holds no run yet")
                 self._run = held[0]
+            if table:
+                query += f" AND {sqlite.intact(connection, table)}"
+            if order:
+                query += f" ORDER BY {order}"
             rows = connection.execute(query, (self._run, *map(storable, values))).fetchall()
         yield from rows
 
     def _guard(self) -> contextlib.AbstractContextManager[None]:
-        return sqlite.translated(self.path, "run store", "evaluate into another file")
+        return sqlite.translated(self.path, "run store", _REMEDY)
 
 
 def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pytrace.kg.fact_store import Relation
 from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.kg.queries.relations import NearestRelations
 from pytrace.kg.queries.sampling import QueryGenerator
+from pytrace.models import registry
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -31,6 +32,9 @@ QUERY_LABEL = "Correct query:"
 
 METADATA_KEY = "pytrace.query_generator"
 """Where the model's file says, as a JSON object, that it is a query generator, and how it was trained."""
+
+SHA256 = ".sha256"
+"""Ends the name of the file beside a model that has its hash, as sha256sum writes it; models of older versions have none."""
 
 TEMPLATE_VERSION = 1
 """Changes whenever the texts do, so that no model is given a prompt that it was not trained on."""
@@ -112,6 +116,7 @@ class TrainedGenerator(QueryGenerator):
     ) -> Self:
         """Load a GGUF that ``pytrace train query-generator`` made; the file says which form it writes."""
         path = Path(path)
+        _check_hash(path)
         model = LlamaCppModel(path, name=name, style="plain", threads=threads, deterministic=deterministic)
         try:
             recipe = _recipe(model, path)
@@ -146,6 +151,18 @@ class TrainedGenerator(QueryGenerator):
             f"the question has {tokens:,} tokens and leaves no room for a query in the {self.model.context_tokens:,} of "
             f"{self.name}; shorten it"
         )
+
+
+def _check_hash(path: Path) -> None:
+    """Refuse a model that has changed since it was trained."""
+    known = path.with_name(path.name + SHA256)
+    try:
+        sha256 = known.read_text(encoding="ascii", errors="replace").split(" ")[0]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ModelFileError(f"{known} cannot be read ({error.strerror}); correct its permissions") from None
+    registry.check_content(path, sha256, "train it again")
 
 
 def _recipe(model: LlamaCppModel, path: Path) -> _Recipe:

@@ -27,6 +27,10 @@ from pytrace.storage.foreign_json import read_json
 
 T = TypeVar("T")
 
+_HASHES = "hashes.json"
+# Smaller files are hashed, in a millisecond, whenever they are loaded.
+_SMALL = 1 << 20
+
 
 class ModelStatus(msgspec.Struct, frozen=True):
     """A named model on this machine; `state` is ``pulled`` only if every file is there in its full size.
@@ -62,18 +66,26 @@ def home() -> Path:
 
 def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[], T]) -> T:
     """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
-    path = home() / file
-    try:
-        known = read_json(path, kind)
-    except (OSError, ValueError):
-        known = {}
+    known = _known(file, kind)
     if key not in known:
         known[key] = make()
         # A home that cannot be written to costs the making in every process, and nothing else.
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, msgspec.json.format(msgspec.json.encode(known)))
+            _keep(file, known)
     return known[key]
+
+
+def _known(file: str, kind: type[dict[str, T]]) -> dict[str, T]:
+    try:
+        return read_json(home() / file, kind)
+    except (OSError, ValueError):
+        return {}
+
+
+def _keep(file: str, known: dict[str, T]) -> None:
+    path = home() / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(known)))
 
 
 def catalog() -> Catalog:
@@ -106,6 +118,11 @@ def status(model: Model, *, hashed: bool = False, known: Catalog | None = None) 
     """Look at a model's files: at their sizes, and with `hashed` at every byte."""
     folder = directory(model)
     files = store.inspect(model, folder, hashed=hashed)
+    for file in files:
+        if file.state == "wrong hash":
+            # What was found right before, and is of the same size and time, is not right.
+            with contextlib.suppress(OSError):
+                _keep(_HASHES, {**_known(_HASHES, dict[str, str]), _hash_key(folder / file.path): ""})
     states = {file.state for file in files}
     if states <= {"ok", "present"}:
         state: Literal["pulled", "partial", "missing", "damaged"] = "pulled"
@@ -155,7 +172,12 @@ def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
             _require_pulled(model, name)
             return directory(model)
         return _existing(Path(name).expanduser())
-    return store.check_gguf(rewritten.instead_of(resolve_original(name)))
+    original = resolve_original(name)
+    path = rewritten.instead_of(original)
+    record = rewritten.read_or_none(original.folder)
+    if path != original.path and record is not None and record.sha256 is not None:
+        check_content(path, record.sha256, "run 'pytrace models fastest' for that model again")
+    return store.check_gguf(path)
 
 
 def resolve_original(name_or_path: str | os.PathLike[str]) -> rewritten.Original:
@@ -212,7 +234,29 @@ def _require_pulled(model: Model, name: str) -> tuple[store.FileStatus, ...]:
         raise ModelFileError(
             f"model {model.name!r} is not here ({lacking}); fetch it with 'pytrace models pull {name}'"
         )
+    for file in files:
+        if file.sha256 is not None:
+            path = directory(model) / file.path
+            check_content(path, file.sha256, f"fetch it anew with 'pytrace models pull --repair {name}'")
     return files
+
+
+def check_content(path: Path, sha256: str, remedy: str) -> None:
+    """Refuse a file that has another hash; a large one's is found out once, until its size or time changes."""
+    try:
+        if path.stat().st_size <= _SMALL:
+            right = store.sha256_of(path) == sha256
+        elif _hash_key(path) in _known(_HASHES, dict[str, str]) or os.access(home(), os.W_OK):
+            # What is remembered may itself be damaged.
+            right = _sha256(path) == sha256 or store.sha256_of(path) == sha256
+        else:
+            return  # it would be found out anew by every process: that is what 'models verify' is for
+    except OSError as error:
+        raise ModelFileError(
+            f"the model file {path} cannot be read ({error.strerror}); correct its permissions"
+        ) from error
+    if not right:
+        raise ModelFileError(f"the model file {path} is damaged: its SHA-256 is not {sha256[:16]}…; {remedy}")
 
 
 def _existing(path: Path) -> Path:
@@ -234,6 +278,9 @@ def pull(
     for model in models:
         try:
             store.pull(model, directory(model), shown, repair=repair, timeout=timeout)
+            for file in status(model, known=known).files:  # now, and not when it is first loaded
+                if file.sha256 is not None and file.state == "present":
+                    _sha256(directory(model) / file.path)
         except OSError as error:
             folder = directory(model)
             full = sources.is_no_room(error)
@@ -273,8 +320,11 @@ def _known_hashes() -> list[tuple[str, int, str]]:
 
 def _sha256(path: Path) -> str:
     """Hash a file, or recall its hash: a hundred megabytes take a third of a second, each time that the command starts."""
+    return remembered(_HASHES, _hash_key(path), dict[str, str], lambda: store.sha256_of(path))
+
+
+def _hash_key(path: Path) -> str:
+    """Return the key of a file's hash; one that was changed has another size or time, and so another key."""
     resolved = real_path(path)
     now = resolved.stat()
-    # A file that was changed has another size or time, and so another key.
-    key = f"{hashlib.sha256(bytes(resolved)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"
-    return remembered("hashes.json", key, dict[str, str], lambda: store.sha256_of(resolved))
+    return f"{hashlib.sha256(bytes(resolved)).hexdigest()[:16]}-{now.st_size}-{now.st_mtime_ns}"

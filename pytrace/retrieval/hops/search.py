@@ -35,9 +35,9 @@ from pytrace.retrieval.hops.seeds import Seeds, column, find_seeds, question_sco
 from pytrace.retrieval.hops.spelling import Respeller
 from pytrace.retrieval.hops.weights import Scored, Weights, load_weights
 from pytrace.retrieval.passages.index import Mask, PassageIndex
-from pytrace.retrieval.passages.manifest import damage_told
 from pytrace.retrieval.passages.ragged import Lists, grouped, paired, places_among, starts_of
 from pytrace.retrieval.retriever import check_queries
+from pytrace.storage.mapped_arrays import damage_told
 
 # Questions that are searched together.
 _AT_ONCE = 64

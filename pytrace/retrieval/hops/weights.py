@@ -6,6 +6,7 @@ The shipped numbers stand in ``weights.json`` with the command that made them; `
 from __future__ import annotations
 
 import math
+import zlib
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,8 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     seed_sharpness: float = 10.0
     onward: float = 0.0
     made_by: str = ""
+    # Of all the rest, where weights were learned for an index.
+    checksum: str = ""
 
     def vector(self) -> Floats:
         """Return the weights in the order of `FEATURES`."""
@@ -98,7 +101,11 @@ def load_weights(directory: Path | None = None) -> Weights:
     own = None if directory is None else directory / OWN_WEIGHTS
     try:
         if own is not None and own.is_file():
-            return read_json(own, Weights)
+            weights = read_json(own, Weights)
+            # Those of earlier versions have none.
+            if weights.checksum and weights.checksum != _checksum(weights):
+                raise ValueError(f"it is damaged: its checksum is not {weights.checksum!r}")
+            return weights
         return msgspec.json.decode((resources.files(__package__) / "weights.json").read_bytes(), type=Weights)
     except (OSError, ValueError) as error:
         remedy = "install pytrace again" if own is None else "remove it, or learn anew with 'pytrace index learn'"
@@ -108,7 +115,13 @@ def load_weights(directory: Path | None = None) -> Weights:
 def save_weights(directory: Path, weights: Weights) -> None:
     """Keep weights for an index, in the place of those before."""
     with atomic_output(directory / OWN_WEIGHTS) as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(weights), indent=2) + b"\n")
+        checked = msgspec.structs.replace(weights, checksum=_checksum(weights))
+        stream.write(msgspec.json.format(msgspec.json.encode(checked), indent=2) + b"\n")
+
+
+def _checksum(weights: Weights) -> str:
+    content = msgspec.json.encode(msgspec.structs.replace(weights, checksum=""), order="deterministic")
+    return f"{zlib.crc32(content):08x}"
 
 
 def softmax(scores: Floats) -> Floats:

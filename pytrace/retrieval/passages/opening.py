@@ -43,7 +43,8 @@ def begin_manifest(
 ) -> IndexManifest:
     """Read the manifest of an index, or write that of an empty one; `StoreError` where it was made otherwise."""
     if create and not (directory / MANIFEST).exists():
-        others = [path.name for path in directory.iterdir() if path.name != LOCK]
+        # The last is what a writer leaves that was killed before anything else was there.
+        others = [path.name for path in directory.iterdir() if path.name not in {LOCK, f"{MANIFEST}.new"}]
         if others:
             raise StoreError(f"{directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory")
         name, fingerprint = storable(encoder.name), storable(encoder.fingerprint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import groupby
@@ -27,7 +28,6 @@ from pytrace.retrieval.passages.manifest import (
     MANIFEST,
     FileEntry,
     VectorType,
-    damage_told,
     read_manifest,
     write_manifest,
 )
@@ -44,9 +44,11 @@ from pytrace.retrieval.passages.segment import (
     write_segment,
 )
 from pytrace.storage.closing import Closing
+from pytrace.storage.mapped_arrays import damage_told
 
-# Passages that are encoded together and kept if the process is killed after them: some ten seconds of a small encoder.
-_BATCH = 1024
+# Passages that are encoded together and kept if the process is killed after them: few at first, then twice as many as long as they
+# take less than so many seconds, and half as many where they take four times that.
+_FIRST_BATCH, _LEAST_BATCH, _BATCH, _BATCH_SECONDS = 128, 32, 1024, 2.0
 # Smaller segments are put together when there are more of them than this, and those of a build that goes on than that.
 _MOST_SMALL, _MOST_PENDING = 8, 64
 # A passage that has more words than this fills a batch by itself.
@@ -112,6 +114,7 @@ class IndexWriter(Closing):
         # What was given and not looked up yet, and what is to be written, by id.
         self._given: dict[str, list[Document]] = {}
         self._given_size = _Size()
+        self._batch = min(_FIRST_BATCH, _BATCH)
         self._buffer: dict[str, GivenDocument] = {}
         try:
             self._lock = lock_index(self.directory, create=create)
@@ -161,16 +164,19 @@ class IndexWriter(Closing):
             self._look_up()
         self._given[name] = passages
         self._given_size.add(passages)
-        if self._given_size.is_batch:
+        if self._given_size.is_batch(self._batch):
             self._look_up()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove documents by id; `InputError` if there is none of an id, and then nothing is removed."""
+        """Remove documents by id; `InputError` if there is none of an id (`StoreError`: ids are damaged), and then nothing is removed."""
         self._look_up()
         wanted = list(dict.fromkeys(names))
         found = self._places(wanted)
         unknown = [name for name, places in zip(wanted, found, strict=True) if name not in self._buffer and not places]
         if unknown:
+            # They are found by hashes of ids: a damaged one must not be taken for an id that was never there.
+            for held in (*self._segments, *self._pending):
+                held.segment.arrays.verify(("ids", "documents", "documents.ends"))
             more = f" and {len(unknown) - 1} others" if len(unknown) > 1 else ""
             raise InputError(
                 f"there is no document {unknown[0]!r}{more} in {self.directory}; 'pytrace index show' lists what is there"
@@ -355,7 +361,7 @@ class IndexWriter(Closing):
         size = _Size()
         for to_write in self._buffer.values():
             size.add(to_write.passages)
-        if size.is_batch:
+        if size.is_batch(self._batch):
             self._write()
 
     def _write(self) -> None:
@@ -365,7 +371,13 @@ class IndexWriter(Closing):
         documents = [*self._buffer.values()]
         texts = [encoded_text(passage) for document in documents for passage in document.passages]
         contents = hash_texts(texts)
+        begun = time.monotonic()
         vectors, encoded = self._vectors.encode(texts, contents, self._encoder)
+        seconds = time.monotonic() - begun
+        if seconds < _BATCH_SECONDS:
+            self._batch = min(2 * self._batch, _BATCH)
+        elif seconds > 4 * _BATCH_SECONDS:
+            self._batch = max(self._batch // 2, min(_LEAST_BATCH, _BATCH))
         self.changes.encoded += encoded
         with writing(self.directory):
             for start in range(0, len(texts), MOST_PASSAGES):
@@ -445,10 +457,9 @@ class _Size:
         self._passages += len(passages)
         self._characters += sum(len(sentence) for passage in passages for sentence in passage.sentences)
 
-    @property
-    def is_batch(self) -> bool:
+    def is_batch(self, passages: int) -> bool:
         """Whether there are enough to be encoded together."""
-        return self._passages >= _BATCH or self._characters >= _BATCH_CHARACTERS
+        return self._passages >= passages or self._characters >= _BATCH_CHARACTERS
 
 
 def _count(ids: Iterable[NDArray[np.uint64]]) -> int:

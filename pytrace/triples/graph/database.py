@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from pytrace.errors import InputError, StoreError
 from pytrace.storage import sqlite
 from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.locks import take_lock
+from pytrace.storage.sqlite import checksum
 from pytrace.triples.graph.graph_records import BY_HAND, Recipe
 
 Mode = Literal["create", "resume", "read"]
@@ -23,12 +24,17 @@ Mode = Literal["create", "resume", "read"]
 FILE_NAME = "graph.db"
 LOCK_NAME = "graph.lock"
 APPLICATION_ID = 0x70545247  # "pTRG" in the file's header, so that no other SQLite file is taken for a graph
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Version 1 lacks the checksums of rows; its files get them when they are opened to be changed.
+_READABLE_VERSIONS = (1, SCHEMA_VERSION)
+
+_REMEDY = "restore a copy, or delete the directory and build again"
+_OPTIONS: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 # Columns without a type keep what they are given: text, or bytes for the rare text that UTF-8 cannot hold.
 # `state` of a content: 0 waits for its extraction, 1 is extracted, 2 was edited by hand.
-SCHEMA = """
-CREATE TABLE settings (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+SCHEMA = f"""
+CREATE TABLE settings (name TEXT PRIMARY KEY, value, {checksum("name", "value")}) WITHOUT ROWID;
 CREATE TABLE contents (
   number INTEGER PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,
@@ -40,14 +46,16 @@ CREATE TABLE contents (
   dropped INTEGER NOT NULL DEFAULT 0,
   repeated INTEGER NOT NULL DEFAULT 0,
   truncated INTEGER NOT NULL DEFAULT 0,
-  failure NOT NULL DEFAULT ''
+  failure NOT NULL DEFAULT '',
+  {checksum("number", "hash", "title", "sentences", "state", "lines", "parsed", "dropped", "repeated", "truncated", "failure")}
 );
 CREATE TABLE documents (
   number INTEGER PRIMARY KEY,
   id NOT NULL UNIQUE,
   position INTEGER NOT NULL,
   content INTEGER NOT NULL REFERENCES contents (number),
-  source NOT NULL
+  source NOT NULL,
+  {checksum("number", "id", "position", "content", "source")}
 );
 CREATE INDEX documents_by_position ON documents (position, number);
 CREATE INDEX documents_by_content ON documents (content);
@@ -59,10 +67,14 @@ CREATE TABLE triples (
   tail NOT NULL,
   sentence INTEGER NOT NULL,
   support REAL NOT NULL,
+  {checksum("content", "position", "head", "relation", "tail", "sentence", "support")},
   PRIMARY KEY (content, position)
 ) WITHOUT ROWID;
 CREATE INDEX triples_by_head ON triples (head);
 CREATE INDEX triples_by_tail ON triples (tail) WHERE relation <> '';
+CREATE TABLE origins (document INTEGER PRIMARY KEY, origin TEXT NOT NULL, {checksum("document", "origin")});
+CREATE TRIGGER origins_go AFTER DELETE ON documents
+  BEGIN DELETE FROM origins WHERE document = old.number; END;
 """
 
 
@@ -85,10 +97,7 @@ def load_json(text: str) -> object:
 
 
 def _damaged(error: Exception) -> StoreError:
-    return StoreError(
-        f"the knowledge graph is damaged: a stored record cannot be read ({error}); "
-        "restore a copy, or delete the directory and build again"
-    )
+    return StoreError(f"the knowledge graph is damaged: a stored record cannot be read ({error}); {_REMEDY}")
 
 
 class Database:
@@ -113,7 +122,8 @@ class Database:
     @classmethod
     def in_memory(cls, recipe: Recipe) -> Database:
         """Open an empty graph that lives as long as the object."""
-        connection = _connect(":memory:")
+        connection = sqlite.connect(":memory:", **_OPTIONS)
+        _set_up(connection)
         _prepare(connection, Path(":memory:"), recipe)
         return cls(connection, directory=None, writable=True)
 
@@ -136,10 +146,11 @@ class Database:
             ) from error
         with ExitStack() as on_error, translated(str(file)):
             on_error.callback(lock_file.close)
-            connection = _connect(str(file))
+            connection = sqlite.connect(str(file), **_OPTIONS)
             on_error.callback(connection.close)
+            _set_up(connection)
             make = None if mode == "resume" and recipe is None else recipe or BY_HAND
-            existed = _prepare(connection, file, make)
+            existed = _prepare(connection, file, make, writable=True)
             database = cls(connection, directory=directory, writable=True, lock_file=lock_file)
             if not existed and make is None:
                 raise _no_graph(directory)
@@ -155,20 +166,11 @@ class Database:
         file = directory / FILE_NAME
         if not file.is_file():
             raise _no_graph(directory)
-        uri = file.absolute().as_uri()
         with translated(str(file)):
-            try:
-                connection = _connect(f"{uri}?mode=ro")
-                connection.execute("SELECT count(*) FROM sqlite_schema")
-            except sqlite3.OperationalError as error:
-                # On read-only media SQLite cannot keep its shared index beside the file; without a log it needs none.
-                if not error.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or sqlite.pending_log(
-                    file
-                ):
-                    raise
-                connection = _connect(f"{uri}?mode=ro&immutable=1")
+            connection = sqlite.connect_to_read(file, **_OPTIONS)
             with ExitStack() as on_error:
                 on_error.callback(connection.close)
+                _set_up(connection)
                 if not _prepare(connection, file, None):
                     raise _no_graph(directory)
                 database = cls(connection, directory=directory, writable=False)
@@ -245,6 +247,11 @@ class Database:
         finally:
             database.close()
 
+    def verify(self) -> int:
+        """Read all of the file, and return how many rows fit their checksums; `StoreError` where something has changed."""
+        with self.read() as connection:
+            return sqlite.verify(connection, self.location, remedy=_REMEDY)
+
     def close(self) -> None:
         """Close the file, then let the next writer in."""
         with self._mutex:
@@ -259,23 +266,19 @@ class Database:
                     self._lock_file = None
 
 
-def _connect(name: str) -> sqlite3.Connection:
-    """Connect with the settings that every connection needs."""
+def _set_up(connection: sqlite3.Connection) -> None:
+    """Give a connection the settings that every one needs."""
     # synchronous=NORMAL: a killed process loses nothing that was committed. Only a power cut or a crash of the
     # operating system can, and then at most the last few documents, never half a document; a resumed build extracts
     # them again. FULL would wait for the disk after each document, which costs more than storing it.
-    connection = sqlite3.connect(
-        name, timeout=sqlite.PATIENCE, isolation_level=None, check_same_thread=False, uri=name.startswith("file:")
-    )
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA cache_size = -16384")  # 16 MiB: bounds memory whatever the size of the graph
     # 32 MiB of log, not 4: a page that many documents touch (of an index) is then copied to the file once for them all.
     connection.execute("PRAGMA wal_autocheckpoint = 8192")
     connection.execute("PRAGMA secure_delete = ON")  # a removed document's words are gone from the file, too
-    return connection
 
 
-def _prepare(connection: sqlite3.Connection, file: Path, recipe: Recipe | None) -> bool:
+def _prepare(connection: sqlite3.Connection, file: Path, recipe: Recipe | None, *, writable: bool = False) -> bool:
     """Check a graph's file, make an empty one a graph if there is a recipe for it, and return whether it was one before."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -284,18 +287,21 @@ def _prepare(connection: sqlite3.Connection, file: Path, recipe: Recipe | None) 
         raise StoreError(f"{file} is a database, but not a knowledge graph of pytrace; name another directory")
     # The recipe goes in with the tables: a build that is killed while it begins leaves all of it or an empty file.
     (quoted,) = connection.execute("SELECT quote(?)", (recipe.to_json() if recipe else "",)).fetchone()
-    sqlite.prepare(
+    version = sqlite.prepare(
         connection,
         f"{SCHEMA}INSERT INTO settings VALUES ('recipe', {quoted}); PRAGMA application_id = {APPLICATION_ID};",
         version=SCHEMA_VERSION,
+        readable=_READABLE_VERSIONS,
         foreign=f"{file} has format {version} and this version of pytrace reads format {SCHEMA_VERSION}; "
         "use the version that wrote it, or export there and import here",
-        make=recipe is not None,
+        make=recipe is not None or (writable and existed),
     )
     if existed and not sqlite.pending_log(
         file
     ):  # else pages may still be in the log; SQLite reports one that is nowhere
         _check_whole(connection, file)
+    if existed and version == SCHEMA_VERSION:
+        sqlite.check(connection, str(file), SCHEMA, kind="knowledge graph", remedy=_REMEDY)
     return existed
 
 
@@ -305,10 +311,7 @@ def _check_whole(connection: sqlite3.Connection, file: Path) -> None:
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     size = file.stat().st_size
     if size < pages * page_size:
-        raise StoreError(
-            f"{file} is damaged: it has {size} of {pages * page_size} bytes; "
-            "restore a copy, or delete the directory and build again"
-        )
+        raise StoreError(f"{file} is damaged: it has {size} of {pages * page_size} bytes; {_REMEDY}")
 
 
 def _no_graph(directory: Path) -> StoreError:
@@ -335,4 +338,4 @@ def _lock(directory: Path) -> BinaryIO:
 
 def translated(location: str) -> AbstractContextManager[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file, and what to do."""
-    return sqlite.translated(location, "knowledge graph", "restore a copy, or delete the directory and build again")
+    return sqlite.translated(location, "knowledge graph", _REMEDY)

@@ -11,6 +11,7 @@ import msgspec
 
 from pytrace.errors import InputError, StoreError
 from pytrace.records import Document, Origin, Unit
+from pytrace.storage import sqlite
 from pytrace.storage.closing import Closing
 from pytrace.storage.files import atomic_output
 from pytrace.storage.text import canonical, to_sql
@@ -25,10 +26,11 @@ from pytrace.triples.graph.graph_records import (
     describe_triples,
     unit_of,
 )
-from pytrace.triples.graph.graph_writer import EDITED, WAITING, has_origins, prepare
+from pytrace.triples.graph.graph_writer import EDITED, WAITING, prepare
 from pytrace.triples.graph.rdf import write_rdf
 
 _PAGE = 256  # rows in memory at a time while iterating
+_TABLES = {"c": "contents", "d": "documents", "o": "origins", "t": "triples"}
 _STATISTICS = "c.lines, c.parsed, c.dropped, c.repeated, c.truncated, c.failure"
 
 # What is counted of a whole graph, under the names of `GraphStatistics`.
@@ -65,6 +67,16 @@ class GraphReader(Closing):
         """Give the graph as it is now, unchanged by what is written to the file meanwhile; for reading."""
         with self._database.snapshot() as database:
             yield GraphReader(database)
+
+    def verify(self) -> int:
+        """Read the whole graph, and return how many rows fit their checksums; 0: it was made before there were any.
+
+        Raises
+        ------
+        StoreError
+            Something has changed since it was written.
+        """
+        return self._database.verify()
 
     @property
     def recipe(self) -> Recipe:
@@ -116,7 +128,7 @@ class GraphReader(Closing):
         rows = self._pages(
             f"SELECT d.position, d.number, d.id, c.title, c.sentences, d.source, {self._origin}, c.number, c.state, {_STATISTICS} "
             "FROM documents d CROSS JOIN contents c ON c.number = d.content "
-            f"WHERE (d.position, d.number) > (?, ?) {condition} ORDER BY d.position, d.number",
+            f"WHERE (d.position, d.number) > (?, ?) {condition} AND {self._intact('d', 'c')} ORDER BY d.position, d.number",
             (-1, -1),
         )
         for _, _, name, title, sentences, source, origin, content, state, *statistics in rows:
@@ -130,8 +142,14 @@ class GraphReader(Closing):
     def _origin(self) -> str:
         """The column that has a document's origin."""
         with self._database.read() as connection:
-            known = has_origins(connection)
-        return "(SELECT origin FROM origins WHERE document = d.number)" if known else "NULL"
+            if not sqlite.schema_of(connection, "origins"):  # before the first passage, in a file of version 1
+                return "NULL"
+        return f"(SELECT o.origin FROM origins o WHERE o.document = d.number AND {self._intact('o')})"
+
+    def _intact(self, *aliases: str) -> str:
+        """Return the condition that the rows of these tables are as they were written; they are named by their initials."""
+        with self._database.read() as connection:
+            return " AND ".join(sqlite.intact(connection, _TABLES[alias], alias) for alias in aliases)
 
     def _pages(self, query: str, last: tuple[Any, ...], *arguments: object) -> Iterator[tuple[Any, ...]]:
         """Iterate over the rows of a query, a page of them in memory at a time.
@@ -152,7 +170,8 @@ class GraphReader(Closing):
         """Return columns of a document and its content; InputError if there is none of that id."""
         with self._database.read() as connection:
             row: tuple[Any, ...] | None = connection.execute(
-                f"SELECT {columns} FROM documents d JOIN contents c ON c.number = d.content WHERE d.id = ?",
+                f"SELECT {columns} FROM documents d JOIN contents c ON c.number = d.content "
+                f"WHERE d.id = ? AND {self._intact('d', 'c')}",
                 (to_sql(document_id),),
             ).fetchone()
         if row is None:
@@ -186,7 +205,8 @@ class GraphReader(Closing):
     def _flagged(self, column: str, condition: str) -> Iterator[tuple[str, str]]:
         rows = self._pages(
             f"SELECT d.position, d.number, d.id, {column} FROM documents d CROSS JOIN contents c ON c.number = d.content "
-            f"WHERE (d.position, d.number) > (?, ?) AND {condition} ORDER BY d.position, d.number",
+            f"WHERE (d.position, d.number) > (?, ?) AND {condition} AND {self._intact('d', 'c')} "
+            "ORDER BY d.position, d.number",
             (-1, -1),
         )
         return ((from_sql(name), from_sql(value)) for _, _, name, value in rows)
@@ -208,7 +228,7 @@ class GraphReader(Closing):
             seen.add(content_hash)
             with self._database.read() as connection:
                 row = connection.execute(
-                    "SELECT state, failure FROM contents WHERE hash = ?", (content_hash,)
+                    f"SELECT state, failure FROM contents c WHERE hash = ? AND {self._intact('c')}", (content_hash,)
                 ).fetchone()
             if row is None or row[0] == WAITING or (failed and row[1]):
                 yield document
@@ -227,8 +247,8 @@ class GraphReader(Closing):
 
     def _triples_of(self, content: int, document_id: str) -> Iterator[Unit]:
         rows = self._pages(
-            "SELECT position, head, relation, tail, sentence, support FROM triples "
-            "WHERE position > ? AND content = ? ORDER BY position",
+            "SELECT position, head, relation, tail, sentence, support FROM triples t "
+            f"WHERE position > ? AND content = ? AND {self._intact('t')} ORDER BY position",
             (-1,),
             content,
         )
@@ -238,8 +258,10 @@ class GraphReader(Closing):
     def _contents(self, documents: Iterable[str | Document] | None) -> Iterator[tuple[str, int]]:
         """Resolve documents to (id to report, number of the content)."""
         if documents is None:
-            query = "SELECT position, number, id, content FROM documents WHERE (position, number) > (?, ?)"
-            for _, _, name, content in self._pages(f"{query} ORDER BY position, number", (-1, -1)):
+            query = "SELECT position, number, id, content FROM documents d WHERE (position, number) > (?, ?)"
+            for _, _, name, content in self._pages(
+                f"{query} AND {self._intact('d')} ORDER BY position, number", (-1, -1)
+            ):
                 yield from_sql(name), content
             return
         if isinstance(documents, str):
@@ -252,7 +274,9 @@ class GraphReader(Closing):
                 prepared, key = prepare(document)
                 name, where = prepared.id, "hash = ?"
             with self._database.read() as connection:
-                row = connection.execute(f"SELECT number, state FROM contents WHERE {where}", (key,)).fetchone()
+                row = connection.execute(
+                    f"SELECT number, state FROM contents c WHERE {where} AND {self._intact('c')}", (key,)
+                ).fetchone()
             if row is None:
                 raise self._unknown(name)
             if row[1] == WAITING:
@@ -268,7 +292,7 @@ class GraphReader(Closing):
                 "SELECT content, position FROM triples WHERE head = ? "
                 "UNION SELECT content, position FROM triples WHERE tail = ? AND relation <> '') found "
                 "JOIN triples t ON t.content = found.content AND t.position = found.position "
-                "JOIN documents d ON d.content = found.content ORDER BY d.position, d.number, t.position LIMIT ?",
+                f"JOIN documents d ON d.content = found.content WHERE {self._intact('t', 'd')} ORDER BY d.position, d.number, t.position LIMIT ?",
                 (key, key, -1 if limit is None else limit),
             ).fetchall()
         return [

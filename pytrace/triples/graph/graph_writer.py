@@ -18,12 +18,6 @@ from pytrace.triples.graph.graph_records import ExtractionStatistics, Recipe, ro
 Row = tuple[int, str | bytes, str | bytes, str | bytes, int, float]
 
 WAITING, EXTRACTED, EDITED = 0, 1, 2
-# Made when the first passage comes, so that graphs without any are as they always were, and older versions read all of them.
-_ORIGINS = """
-CREATE TABLE IF NOT EXISTS origins (document INTEGER PRIMARY KEY, origin TEXT NOT NULL);
-CREATE TRIGGER IF NOT EXISTS origins_go AFTER DELETE ON documents
-  BEGIN DELETE FROM origins WHERE document = old.number; END;
-"""
 INSERT_TRIPLE = "INSERT INTO triples VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -170,17 +164,10 @@ def place_document(connection: sqlite3.Connection, document: Document, content: 
     """Make the document a member of the corpus, at the end or where it was if no position is given."""
     number = _place(connection, document, content, position)
     if document.origin is not None:
-        for statement in _ORIGINS.split(";\n"):
-            connection.execute(statement)
         connection.execute("INSERT OR REPLACE INTO origins VALUES (?, ?)", (number, dump_json(document.origin)))
-    elif has_origins(connection):
+    else:
         connection.execute("DELETE FROM origins WHERE document = ?", (number,))
     return number
-
-
-def has_origins(connection: sqlite3.Connection) -> bool:
-    """Whether any document of a graph is a passage that knows where it stands."""
-    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'origins'").fetchone() is not None
 
 
 def _place(connection: sqlite3.Connection, document: Document, content: int, position: int | None) -> int:
