@@ -190,8 +190,12 @@ def _serve(package: str, revision: str, member: str, path: str) -> None:
     try:
         _fetch(package, revision, member, Path(path))
     except Exception as error:  # noqa: BLE001 - its own, httpx's and requests' exceptions, not the same ones in every version
+        from huggingface_hub import get_token
+
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        sys.exit(reason)
+        # A server may repeat what it was sent.
+        token = get_token()
+        sys.exit(reason.replace(token, "[token]") if token else reason)
 
 
 def _fetch(package: str, revision: str, member: str, target: Path) -> None:
