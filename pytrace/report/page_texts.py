@@ -18,6 +18,8 @@ NOTHING = "–"
 # So much of a text that may be long, such as a response's step or an error's message, goes into a page.
 LONGEST_TEXT = 4_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# What turns text round until it is ended; the marks that Hebrew and Arabic are written with turn nothing but themselves.
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 # What an HTML parser reads as markup within a script element, and what scripts once took for line ends.
 _MARKUP = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
@@ -25,6 +27,10 @@ _MARKUP = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u202
 def clean(text: str) -> str:
     """Replace lone surrogates, which no UTF-8 file can hold, by U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
+
+
+def _straight(text: str) -> str:
+    return _TURNS.sub("\ufffd", clean(text))
 
 
 def cut(text: str, longest: int = 200) -> str:
@@ -38,8 +44,8 @@ def long_text(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Escape a text for a page, on one line and without control characters, which HTML forbids."""
-    printable = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in clean(text))
+    """Escape a text for a page, on one line, without what turns it round and control characters, which HTML forbids."""
+    printable = "".join(" " if unicodedata.category(letter) == "Cc" else letter for letter in _straight(text))
     return escape(" ".join(printable.split()))
 
 
@@ -100,6 +106,6 @@ def packed_json(value: object) -> str:
 
 
 def plain_json(value: object) -> str:
-    """Write JSON on one line, without lone surrogates."""
+    """Write JSON on one line, without lone surrogates and what turns text round."""
     # No NaN, which is no JSON: a browser would refuse the whole page's data for it.
-    return clean(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return _straight(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))

@@ -101,7 +101,8 @@ SHOWN = (
 def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]:
     folder = _place(workplace / "place")
     lines = [(line, as_json) for line in COMMANDS for as_json in (False, True)]
-    for line, as_json in random.sample(lines, 4) if short else lines:
+    quick = [each for each in lines if each[0].split()[0] in {"docs", "kg", "models", "report"}]  # which load no model
+    for line, as_json in random.sample(quick, 4) if short else lines:
         words = [*_filled(line), *(["--json"] if as_json else [])]
         yield Attack(
             f"{line}{' --json' if as_json else ''}",

@@ -233,7 +233,7 @@ def _pull(workplace: Path, name: str, seed: int) -> str | None:
     (folder / "home").mkdir()
     model = {
         "name": "m", "role": "language-model", "description": "a model", "license": "none",
-        "files": [{"path": "m.gguf", "sources": [{"uri": source}]}],
+        "files": [{"path": "m.gguf", "sources": [{"uri": source, "download": 1_000_000}]}],
     }  # fmt: skip
     (folder / "home" / "catalog.json").write_text(json.dumps({"models": [model]}), encoding="utf-8")
     server = LocalServer(_Store)

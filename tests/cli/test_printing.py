@@ -125,11 +125,8 @@ def text(tmp_path: Path) -> Path:
         (">&- 2>/dev/full", 1, ""),
     ],
 )
-@pytest.mark.parametrize("as_json", ["", "--json"])
-def test_streams_that_are_closed_full_or_left(
-    text: Path, redirections: str, status: int, said: str, as_json: str
-) -> None:
-    command = f"set -o pipefail; {PYTRACE} docs show {text} --limit 1000000 {as_json} {redirections}"
+def test_streams_that_are_closed_full_or_left(text: Path, redirections: str, status: int, said: str) -> None:
+    command = f"set -o pipefail; {PYTRACE} docs show {text} --limit 1000000 {redirections}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith(said)

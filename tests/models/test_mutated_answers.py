@@ -8,7 +8,7 @@ import pytest
 
 from tests.mutated_answers import KINDS, endpoint_findings, findings
 
-TRIALS = int(os.environ.get("PYTRACE_MUTATED_ANSWERS", "8"))
+TRIALS = int(os.environ.get("PYTRACE_MUTATED_ANSWERS", "5"))
 pytestmark = pytest.mark.usefixtures("quick")
 
 

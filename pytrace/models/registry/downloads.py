@@ -6,6 +6,7 @@ Nothing here knows about hashes or about where a file ends up; `registry` checks
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import subprocess
@@ -18,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -189,8 +190,12 @@ def _serve(package: str, revision: str, member: str, path: str) -> None:
     try:
         _fetch(package, revision, member, Path(path))
     except Exception as error:  # noqa: BLE001 - its own, httpx's and requests' exceptions, not the same ones in every version
+        from huggingface_hub import get_token
+
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        sys.exit(reason)
+        # A server may repeat what it was sent.
+        token = get_token()
+        sys.exit(reason.replace(token, "[token]") if token else reason)
 
 
 def _fetch(package: str, revision: str, member: str, target: Path) -> None:
@@ -206,13 +211,29 @@ def _fetch(package: str, revision: str, member: str, target: Path) -> None:
     if urlsplit(metadata.location).netloc != urlsplit(url).netloc:
         headers.pop("authorization", None)  # the link to the store is signed; the user's token is the hub's alone
     same = version.exists() and version.read_text(encoding="utf-8") == metadata.etag
-    if not same or (metadata.size is not None and target.exists() and target.stat().st_size > metadata.size):
+    if not same or (target.exists() and target.stat().st_size > (metadata.size or 0)):
         target.unlink(missing_ok=True)
         version.write_text(str(metadata.etag), encoding="utf-8")
-    with target.open("ab") as out:
+    if metadata.size is None:
+        raise ValueError("the hub does not say how long the file is")
+    with io.BufferedWriter(_Bounded(target, metadata.size)) as out:
         if out.tell() != metadata.size:
             http_get(metadata.location, out, resume_size=out.tell(), headers=headers, expected_size=metadata.size)
     version.unlink()
+
+
+class _Bounded(io.FileIO):
+    """A file that grows to so many bytes at most; the hub's client looks at the length when all has come."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        super().__init__(path, "ab")
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        """Append, if there is room within the bound."""
+        if self.tell() + len(data) > self._most:
+            raise ValueError(f"more than the {self._most:,} bytes that the hub announced arrive")
+        return super().write(data)
 
 
 def _raise_if_full(said: str) -> None:
