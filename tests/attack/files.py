@@ -36,7 +36,7 @@ CONTENTS: dict[str, Callable[[Random], bytes | str]] = {
     "a newline": lambda _: b"\n",
     "zeros": lambda _: bytes(_SIZE),
     "noise": lambda random: random.randbytes(100_000),
-    "broken UTF-8": lambda _: b'{"question": "caf\xe9", "text": "\xff\xfe\xed\xa0\x80"}\nA\tb\xc3\tC\n',
+    "broken UTF-8": lambda _: b'{"question": "K\xf6ln", "text": "\xff\xfe\xed\xa0\x80"}\nA\tb\xc3\tC\n',
     "UTF-16": lambda _: "Marigold Tern\tbelongs to\tBrackwater Ferries\n".encode("utf-16"),
     "a byte order mark": lambda _: b"\xef\xbb\xbf",
     "escapes": lambda _: f"{_ESCAPES}\t{_ESCAPES}\t{_ESCAPES}\n{_ESCAPES}, {_ESCAPES}.\n",
