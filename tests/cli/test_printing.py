@@ -20,9 +20,7 @@ from pytrace.storage.text import printable
 
 # Steers a terminal: escapes, the same in one byte of C1, a bell, a return; turns text round; is seen by nobody.
 HOSTILE = "a\x1b[2Jb\x9b1mc\x07d\re\u202ef\u2066g\u200eh\u061ci\ufeffj\u00adk\u2028l\U000e0041m\x7fn\ud800"
-ESCAPED = (
-    r"a\x1b[2Jb\x9b1mc\x07d\re\u202ef\u2066g\u200eh\u061ci\ufeffj\xadk\u2028l\U000e0041m\x7fn\ud800"  # codespell:ignore
-)
+ESCAPED = r"a\x1b[2Jb\x9b1mc\x07d\re\u202ef\u2066g\u200eh\u061ci\ufeffj\xadk\u2028l\U000e0041m\x7fn\ud800"
 PYTRACE = str(Path(sys.executable).with_name("pytrace"))
 
 

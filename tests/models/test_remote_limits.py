@@ -17,7 +17,7 @@ import pytest
 
 from pytrace.errors import InputError, ServerError, ServerTimeoutError
 from pytrace.models.llama.generation import runs_away
-from pytrace.models.servers import http_client
+from pytrace.models.servers import http_messages
 from pytrace.models.servers.completions_server import _runs_away_at
 from pytrace.models.servers.http_client import HttpClient
 from pytrace.models.servers.remote_model import RemoteModel
@@ -93,7 +93,7 @@ def test_pauses_between_tries_count_as_well(openai: Double) -> None:
     ["-5", "nan", "soon", "", "Mon, 01 Jan 0001 00:00:00 +2359", "Mon, 99 Jan 2099 99:00:00 GMT", "١", "\x00", "0x10"],
 )
 def test_times_to_wait_that_make_no_sense_are_passed_over(value: str) -> None:
-    assert http_client._retry_after(value) in {0.0, 1.0, None}
+    assert http_messages.retry_after(value) in {0.0, 1.0, None}
 
 
 @pytest.mark.parametrize("value", ["inf", "1e400", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -112,7 +112,7 @@ def test_a_stream_without_line_breaks_is_read_once() -> None:
         yield b'"}\n'
 
     async def read() -> list[int]:
-        return [len(event["content"]) async for event in http_client._events(pieces(), "here")]
+        return [len(event["content"]) async for event in http_messages.events(pieces(), "here")]
 
     begun = time.monotonic()
     assert asyncio.run(read()) == [20_000_000]
@@ -127,7 +127,7 @@ def test_lines_may_be_cut_anywhere() -> None:
             for start in range(0, len(text), size):
                 yield text[start : start + size]
 
-        return [event async for event in http_client._events(pieces(), "here")]
+        return [event async for event in http_messages.events(pieces(), "here")]
 
     for size in range(1, len(text) + 1):
         assert asyncio.run(read(size)) == [{"a": 1}, {"b": "é"}]

@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import email.utils
 import ipaddress
-import json
 import math
 import os
 import queue
 import random
 import ssl
 import threading
-import time
 import urllib.request
 import warnings
 import weakref
@@ -26,10 +23,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-import msgspec
-
 from pytrace.errors import InputError, MissingDependencyError, PytraceError, ServerError, ServerTimeoutError
-from pytrace.storage.foreign_json import decode_json
+from pytrace.models.servers.http_messages import decoded, encoded, events, excerpt, retry_after
 
 T = TypeVar("T")
 
@@ -175,7 +170,7 @@ class HttpClient:
         async def read(response: Any) -> Any:
             return await self._whole(response, largest)
 
-        return await self._sent("POST", self._base + path, read, _encoded(body), missing=missing)
+        return await self._sent("POST", self._base + path, read, encoded(body), missing=missing)
 
     async def post_form(self, fields: Mapping[str, str], *, accept: str, seconds: float) -> bytes:
         """Return what the server answers to a form that is sent to the very address that was given."""
@@ -198,8 +193,8 @@ class HttpClient:
         result: T = await self._sent(
             "POST",
             self._base + path,
-            lambda response: read(_events(self._pieces(response, largest), where)),
-            _encoded(body),
+            lambda response: read(events(self._pieces(response, largest), where)),
+            encoded(body),
         )
         return result
 
@@ -240,7 +235,7 @@ class HttpClient:
                             failure = await self._refusal(method, url, response)
                             if response.status_code not in RETRIED:
                                 raise failure
-                            pause = _retry_after(response.headers.get("retry-after"))
+                            pause = retry_after(response.headers.get("retry-after"))
                     finally:
                         left -= clock() - began
             except TimeoutError as error:
@@ -290,7 +285,7 @@ class HttpClient:
             yield piece
 
     async def _whole(self, response: Any, largest: int | None = None) -> Any:
-        return _decoded(await self._data(response, largest), f"{self.origin}{response.url.path}", self._kind)
+        return decoded(await self._data(response, largest), f"{self.origin}{response.url.path}", self._kind)
 
     async def _data(self, response: Any, largest: int | None = None) -> bytes:
         data = bytearray()  # a list would take fifty times as much of answers that come byte by byte
@@ -323,7 +318,7 @@ class HttpClient:
             remedy = "check the address" + (" and the model's name" if self._kind == "model server" else "")
         elif status in RETRIED:
             remedy = "wait until it is ready, or ask for fewer requests at once (concurrency)"
-        message = f"{method} {url}: the server answers {status}: {_excerpt(bytes(data))}; {remedy}"
+        message = f"{method} {url}: the server answers {status}: {excerpt(bytes(data))}; {remedy}"
         return ServerError(message, status=status)
 
 
@@ -415,72 +410,5 @@ def _proxy(parts: SplitResult) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for, given in seconds or as a date."""
-    if value is None:
-        return None
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(value))
-    with contextlib.suppress(ValueError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    return None
-
-
 def _reason(error: Exception) -> str:
     return str(error).strip().rstrip(".") or type(error).__name__
-
-
-def _excerpt(data: bytes) -> str:
-    """Return the beginning of an error's body, its message if it is JSON of the usual shapes, on one line."""
-    text = data.decode("utf-8", "replace")
-    with contextlib.suppress(ValueError):
-        body = decode_json(data, object)
-        for key in ("error", "message", "detail"):
-            if isinstance(body, dict) and key in body:
-                body = body[key]
-        text = body if isinstance(body, str) else msgspec.json.encode(body).decode("utf-8", "replace")
-    text = " ".join(text.split())
-    return f"{text[:200]}…" if len(text) > 200 else text or "nothing"
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    # Half of a character, as broken files have it, cannot be sent (and msgspec would refuse it); the engine in this process
-    # replaces it too.
-    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _decoded(data: bytes, where: str, kind: str = "model server") -> Any:
-    try:
-        return decode_json(data, object)
-    except ValueError as error:
-        raise ServerError(
-            f"{where}: the answer is no JSON ({error}): {_excerpt(data[:400])}; is this a {kind}?"
-        ) from error
-
-
-async def _events(pieces: AsyncIterator[bytes], where: str) -> AsyncIterator[dict[str, Any]]:
-    """Yield the JSON objects of a stream of server-sent events, up to its end or `[DONE]`."""
-    # The beginning of a line, which is looked at once it is whole.
-    begun = bytearray()
-    async for piece in pieces:
-        first, *rest = piece.split(b"\n")
-        begun += first
-        if not rest:
-            continue
-        lines = [bytes(begun), *rest]
-        begun = bytearray(lines.pop())
-        for line in lines:
-            name, _, value = line.strip().partition(b":")
-            if name == b"error":
-                raise ServerError(
-                    f"{where}: the server broke off with an error: {_excerpt(value.strip())}; look at its log"
-                )
-            if name != b"data":
-                continue
-            value = value.strip()
-            if value == b"[DONE]":
-                return
-            event = _decoded(value, f"{where}, streamed")
-            if not isinstance(event, dict) or event.get("error"):
-                raise ServerError(f"{where}: the server broke off with an error: {_excerpt(value)}; look at its log")
-            yield event
