@@ -19,6 +19,7 @@ PATIENCE = 30.0
 # What SQLite checks in some thirty milliseconds.
 _SMALL = 4 << 20
 _CHECKSUM = "checksum"
+_MOST_REASON = 200
 
 
 def checksum(*columns: str) -> str:
@@ -222,23 +223,26 @@ def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise StoreError(_explain(error, name, kind, remedy)) from error
     except UnicodeDecodeError as error:  # of an error that names what is damaged
-        raise StoreError(f"{name} is damaged ({error}); {remedy}") from error
+        raise StoreError(f"{name} is damaged ({' '.join(str(error).split())[:_MOST_REASON]}); {remedy}") from error
 
 
 def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
+    # It quotes the tables' text, which has many lines.
+    reason = " ".join(str(error).split())
+    reason = reason if len(reason) <= _MOST_REASON else f"{reason[:_MOST_REASON]}…"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the bits of SQLite's extended codes
     if primary == sqlite3.SQLITE_FULL:
         return f"no space left to write {name}; what was stored before is kept: free some space and resume"
     if primary == sqlite3.SQLITE_NOTADB:
         return f"{name} is not a {kind} (no SQLite file); name another place, or delete it"
-    if "user-defined function" in str(error):
+    if "user-defined function" in reason:
         return f"{name} is damaged (a row does not fit its checksum); {remedy}"
-    if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in str(error):
-        return f"{name} is damaged ({error}); {remedy}"
+    if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in reason:
+        return f"{name} is damaged ({reason}); {remedy}"
     if primary == sqlite3.SQLITE_IOERR:
-        return f"{name} could not be read or written ({error}); what was stored before is kept: check the disk, then resume"
+        return f"{name} could not be read or written ({reason}); what was stored before is kept: check the disk, then resume"
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"{name} stayed locked for {PATIENCE:.0f} seconds by another program; end that program, then resume"
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return f"{name} cannot be opened for this ({error}); check its permissions"
-    return f"{name} cannot be used as a {kind} ({error}); check the disk, or {remedy}"
+        return f"{name} cannot be opened for this ({reason}); check its permissions"
+    return f"{name} cannot be used as a {kind} ({reason}); check the disk, or {remedy}"

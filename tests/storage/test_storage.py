@@ -147,6 +147,17 @@ def test_a_damaged_name_in_an_error_of_sqlite_is_damage(tmp_path: Path) -> None:
     ):
         connection.execute("SELECT * FROM answers")
     connection.close()
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE answers (\n  key PRIMARY KEY\n)")
+    connection.close()
+    path.write_bytes(path.read_bytes().replace(b"answers (", b"answers `"))
+    with sqlite3.connect(path) as connection, pytest.raises(StoreError) as told:  # noqa: SIM117
+        with sqlite.translated("a.db", "run store", "delete it"):
+            connection.execute("SELECT * FROM answers")
+    connection.close()
+    assert str(told.value).startswith("a.db is damaged (malformed database schema")
+    assert "\n" not in str(told.value)
 
 
 def test_rows_made_anew_keep_their_order_and_what_the_schema_puts_there_gives_way(tmp_path: Path) -> None:
