@@ -23,7 +23,6 @@ _WITHOUT = {
     "kg/building.py": "the record of a build of one's own; what cannot be read is begun anew",
     "kg/queries/trained.py": "the recipe in a GGUF that was trained here",
     "models/registry/__init__.py": "what can be made anew; what cannot be read is",
-    "models/servers/http_client.py": "answers of servers, which have an attack of their own",
     "retrieval/index_files.py": "a store of one's own: the stores' attack flips its bits",
     "storage/mapped_arrays.py": "manifests of stores of one's own",
     "training/examples.py": "rows that json_rows has read, for training",
@@ -38,7 +37,8 @@ def test_every_reader_has_a_target(tmp_path: Path) -> None:
     readers = {
         str(path.relative_to(root))
         for path in root.glob("**/*.py")
-        if _READS.search(path.read_text(encoding="utf-8")) and "formats" not in path.parts
+        if _READS.search(path.read_text(encoding="utf-8"))
+        and not {"formats", "servers"} & {*path.parts}  # read in a process of their own; attacked by servers
     }
     called: set[str] = set()
 
