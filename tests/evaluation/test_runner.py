@@ -371,7 +371,7 @@ class TestStore:
             with RunStore(path) as store, pytest.raises(StoreError):
                 store.open_run({"k": 2}, resume=True)
 
-    @pytest.mark.parametrize("damage", [b"CREATE T\xdcBLE", b"CRE\nTE TABLE", b"CREATE TABL("])
+    @pytest.mark.parametrize("damage", [b"CREATE T\xdcBLE", b"CRE\nTE TABLE", b"CREATE TABLEX("])
     def test_a_damaged_schema_is_told_in_a_line(self, damage: bytes, tmp_path: Path) -> None:
         path = tmp_path / "run.sqlite"
         with RunStore(path) as store:
