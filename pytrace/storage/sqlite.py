@@ -220,29 +220,28 @@ def translated(name: str, kind: str, remedy: str) -> Iterator[None]:
     """Turn SQLite's errors into one sentence: what is wrong with which file of what kind, and what to do."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter from names in a damaged schema
         raise StoreError(_explain(error, name, kind, remedy)) from error
-    except UnicodeDecodeError as error:  # of an error that names what is damaged
-        raise StoreError(f"{name} is damaged ({' '.join(str(error).split())[:_MOST_REASON]}); {remedy}") from error
 
 
-def _explain(error: sqlite3.Error, name: str, kind: str, remedy: str) -> str:
-    # It quotes the tables' text, which has many lines.
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= _MOST_REASON else f"{reason[:_MOST_REASON]}…"
+def _explain(error: Exception, name: str, kind: str, remedy: str) -> str:
+    said = " ".join(str(error).split())  # it quotes the file, line ends and all
+    said = said if len(said) <= _MOST_REASON else f"{said[:_MOST_REASON]}…"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the bits of SQLite's extended codes
     if primary == sqlite3.SQLITE_FULL:
         return f"no space left to write {name}; what was stored before is kept: free some space and resume"
     if primary == sqlite3.SQLITE_NOTADB:
         return f"{name} is not a {kind} (no SQLite file); name another place, or delete it"
-    if "user-defined function" in reason:
+    if "user-defined function" in said:
         return f"{name} is damaged (a row does not fit its checksum); {remedy}"
-    if primary == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in reason:
-        return f"{name} is damaged ({reason}); {remedy}"
+    if primary == sqlite3.SQLITE_CORRUPT or "decode" in said:
+        return f"{name} is damaged ({said}); {remedy}"
     if primary == sqlite3.SQLITE_IOERR:
-        return f"{name} could not be read or written ({reason}); what was stored before is kept: check the disk, then resume"
+        return (
+            f"{name} could not be read or written ({said}); what was stored before is kept: check the disk, then resume"
+        )
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"{name} stayed locked for {PATIENCE:.0f} seconds by another program; end that program, then resume"
     if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return f"{name} cannot be opened for this ({reason}); check its permissions"
-    return f"{name} cannot be used as a {kind} ({reason}); check the disk, or {remedy}"
+        return f"{name} cannot be opened for this ({said}); check its permissions"
+    return f"{name} cannot be used as a {kind} ({said}); check the disk, or {remedy}"

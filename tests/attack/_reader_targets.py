@@ -41,6 +41,7 @@ from pytrace.reader import prompts
 from pytrace.reader.prompts import reasoning
 from pytrace.records import Question
 from pytrace.retrieval.hops.weights import OWN_WEIGHTS, load_weights
+from pytrace.storage import sqlite
 from pytrace.triples.from_questions import read_triples as read_written_triples
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import read_triples
@@ -192,13 +193,13 @@ def _scored(path: Path) -> None:
 
 
 def _in_run(table: str, column: str, text: str) -> Target:
-    """Put a text into the cells of a run."""
+    """Put a text into the cells of a run, with a checksum that fits."""
 
     def read(path: Path) -> None:
         run = path.with_name("run.sqlite")
         run.unlink(missing_ok=True)
         _run_of(run)
-        with sqlite3.connect(run) as connection:
+        with sqlite.connect(str(run)) as connection:
             connection.execute(f"UPDATE {table} SET {column} = ?", (path.read_bytes().decode("utf-8", "replace"),))
         connection.close()
         _scored(run)

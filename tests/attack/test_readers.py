@@ -37,7 +37,8 @@ def test_every_reader_has_a_target(tmp_path: Path) -> None:
     readers = {
         str(path.relative_to(root))
         for path in root.glob("**/*.py")
-        if _READS.search(path.read_text(encoding="utf-8")) and "formats" not in path.parts
+        if _READS.search(path.read_text(encoding="utf-8"))
+        and not {"formats", "servers"} & {*path.parts}  # read in a process of their own; attacked by servers
     }
     called: set[str] = set()
 

@@ -371,6 +371,17 @@ class TestStore:
             with RunStore(path) as store, pytest.raises(StoreError):
                 store.open_run({"k": 2}, resume=True)
 
+    @pytest.mark.parametrize("damage", [b"CREATE T\xdcBLE", b"CRE\nTE TABLE", b"CREATE TABLEX("])
+    def test_a_damaged_schema_is_told_in_a_line(self, damage: bytes, tmp_path: Path) -> None:
+        path = tmp_path / "run.sqlite"
+        with RunStore(path) as store:
+            store.open_run({})
+            evaluate({"good": good}, QUESTIONS[:1], store=store)
+        path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", damage))
+        with RunStore(path) as store, pytest.raises(StoreError, match="is damaged") as told:
+            score_run(store)
+        assert "\n" not in str(told.value)
+
     @pytest.mark.parametrize(
         "record", ["", "[]", "7", '{"answer": 3}', '{"answer": {"evidence": [1]}}', '{"answer": {"evidence": {"chains": 1}}}',
                    '{"answer": {"evidence": {"derivation": {"chains": [{}]}}}}', "[" * 5_000, 7, b"\xff"],
