@@ -20,9 +20,9 @@ int num_threads();
 // Sets the default. Throws std::invalid_argument below 1.
 void set_num_threads(int threads);
 
-// The number to run with: `requested` if above 0, else the default; never more than `tasks` or 1,024; 1 in a
-// child made by fork() (whoever forks has shared the processors out already, and the threads stayed
-// behind).
+// The number to run with: `requested` if above 0, else the default; never more than `tasks` or
+// 1,024; 1 in a child made by fork() (whoever forks has shared the processors out already, and the
+// threads stayed behind).
 int resolve_threads(int requested, int64_t tasks);
 
 namespace detail {
