@@ -168,12 +168,13 @@ class LlamaRuntime:
     def close(self) -> None:
         """Free the context and the weights."""
         with self._gate:
-            if self._context:
-                self._c.llama_free(self._context)
-                self._context = None
-            if self._model:
-                self._c.llama_model_free(self._model)
-                self._model = None
+            # Forgotten before it is freed: an interrupt in between must not have it freed twice.
+            context, self._context = self._context, None
+            if context:
+                self._c.llama_free(context)
+            model, self._model = self._model, None
+            if model:
+                self._c.llama_model_free(model)
 
     def check_open(self) -> None:
         """Refuse to touch native memory that is freed."""
