@@ -20,6 +20,7 @@ def interrupt_in(seconds: float) -> None:
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # an interrupt between `open` and its `with`
 @pytest.mark.usefixtures("heeding_interrupts")
 def test_no_interrupt_of_a_load_is_lost(tmp_path: Path) -> None:
     path = write_random_gguf(tmp_path / "m.gguf", width=256)
