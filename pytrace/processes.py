@@ -25,6 +25,15 @@ def received() -> int:
     return _received[0] if _received else 0
 
 
+def take_stream_numbers() -> None:
+    """Open what there is of 0 to 2 that is closed, or the next file or pipe would be taken for a standard stream."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which gets the lowest number that is free
+
+
 def end_at_once_on_signals() -> None:
     """Let SIGINT and SIGTERM end this process where it stands, which has begun nothing yet."""
     for number in _WORDS:

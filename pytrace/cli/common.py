@@ -81,12 +81,8 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> bool:
-    """Open standard streams that are closed, for files would take their places; false if there is no stdout."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # which gets the lowest number that is free
+    """Open standard streams that are closed; false if there is no stdout."""
+    processes.take_stream_numbers()
     there = sys.stdout is not None
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:

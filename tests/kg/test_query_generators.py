@@ -382,7 +382,7 @@ def test_a_model_that_is_no_query_generator_and_a_file_that_is_no_model_are_refu
     whole = generator_file(tmp_path, {"form": "sparql", "template": 1}).read_bytes()
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ModelFileError, match="cannot load this model"):
+    with pytest.raises(ModelFileError, match="is no model that can be loaded"):
         TrainedGenerator.load(cut)
 
 
