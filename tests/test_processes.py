@@ -16,14 +16,15 @@ from pytrace.errors import InputError
 
 # Each prints a line when it is where it is to be struck.
 BUSY = """
-import collections, itertools, subprocess
+import collections, itertools, os, subprocess
 from pytrace import processes
 processes.end_at_once_on_signals()
 processes.unwind_on_signals()
 processes.last_words("all is kept")
 child = subprocess.Popen(["sleep", "3600"])
-print(child.pid, flush=True)
-collections.deque(itertools.repeat(1), maxlen=0)  # for ever, with the GIL
+# For ever, with the GIL; it says so from within, for Python would run the handler before.
+said = map(os.write, [1], [b"%d\\n" % child.pid])
+collections.deque(itertools.chain(said, itertools.repeat(1)), maxlen=0)
 """
 ORDERLY = """
 import sys, time
