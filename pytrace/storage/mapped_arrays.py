@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import weakref
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from pytrace.errors import PytraceError, StoreError
 from pytrace.storage.files import check_file, replace_file
-from pytrace.storage.foreign_json import read_json
-from pytrace.storage.text import storable
+from pytrace.storage.foreign_json import decode_json, read_bounded
+from pytrace.storage.text import dump_json, storable
 
 _Manifest = TypeVar("_Manifest", bound="VectorsManifest")
 
@@ -60,7 +61,7 @@ def load_manifest(
 ) -> _Manifest:
     """Read a manifest; `missing` is the error where there is none, and those of the formats `unchecked` may lack a checksum."""
     try:
-        manifest = read_json(path, kind)
+        manifest = decode_json(read_bounded(path), kind, surrogates=True)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(missing) from None
     except OSError as error:
@@ -75,12 +76,13 @@ def load_manifest(
 def save_manifest(path: Path, manifest: VectorsManifest) -> None:
     """Put a manifest in the place of the one before, in one step, with its checksum."""
     checked = msgspec.structs.replace(manifest, checksum=_checksum(manifest))
-    replace_file(path, msgspec.json.format(msgspec.json.encode(checked), indent=2))
+    # In ASCII, for paths among it may hold what is no UTF-8.
+    replace_file(path, json.dumps(msgspec.to_builtins(checked), indent=2).encode())
 
 
 def _checksum(manifest: VectorsManifest) -> str:
-    content = msgspec.json.encode(msgspec.structs.replace(manifest, checksum=""), order="deterministic")
-    return f"{zlib.crc32(content):08x}"
+    content = dump_json(msgspec.to_builtins(msgspec.structs.replace(manifest, checksum=""), order="deterministic"))
+    return f"{zlib.crc32(content.encode()):08x}"
 
 
 @contextmanager

@@ -82,7 +82,7 @@ CONTENTS: dict[str, Callable[[Random], bytes | str]] = {
     "half a PDF": lambda random: b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 1 0 R >>\n" + random.randbytes(5000),
     "a program": lambda _: b"\x7fELF\x02\x01\x01" + bytes(5000),
     "many columns": lambda _: b"title,text," + b"x," * 100_000 + b"\n" + b"1," * 100_000,
-    "an open quote": lambda _: b'title,text\n"a,b\n' + b"c,d\n" * 100_000,
+    "an open quote": lambda _: b'title,text\n"a,b\n' + b" \n" * 100_000,
 }  # fmt: skip
 KINDS: dict[str, Callable[[Path], object]] = {
     "a folder": Path.mkdir,

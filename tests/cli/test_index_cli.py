@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -75,6 +76,15 @@ def test_an_index_is_built_shown_searched_and_verified(index: Path, docs: Path, 
     found = json.loads(run("search", QUESTION, "--index", index, "--json", "--passages", 2)[1])
     assert {passage["title"] for passage in found["passages"]} == {"Marigold Tern", "Brackwater Lines"}
     assert found["chains"][0]["units"][1]["sentence"] == "It was founded by Tobias Rook."
+
+
+def test_folders_and_filters_need_not_be_utf8(tmp_path: Path, docs: Path, run: Run) -> None:
+    folder, place = docs.rename(tmp_path / os.fsdecode(b"d\xff")), tmp_path / "index"
+    status, _, errors = run("index", "build", place, "--docs", folder, "--where", os.fsdecode(b"author!=\xff"))
+    assert status == 0, errors
+    (folder / "low.md").unlink()
+    assert "1 removed, 3 as before" in run("index", "sync", place)[1]
+    assert "3 passages, all intact" in run("index", "verify", place)[1]
 
 
 def test_sync_follows_the_folder_that_the_index_was_built_from(
