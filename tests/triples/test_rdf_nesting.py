@@ -76,6 +76,14 @@ def test_pipes_are_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
+def test_a_file_without_end_is_not_looked_through(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"endless{suffix}"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=rf"endless\{suffix}:1: column 1"):
+        list(read_source(path).triples)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
 def test_an_error_that_quotes_a_line_break_is_one_line(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_text("<urn:a> <urn:\nb> <urn:c> .\n")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +36,8 @@ _WITHIN = {
 def open_rdf(path: Path) -> Iterator[BinaryIO]:
     """Open an N-Triples or Turtle file, of which reading raises `DataError` where triples stand over 100 deep within each other."""
     with path.open("rb") as stream:
-        if stream.seekable() and not _may_nest(stream):
+        # A device is read once alone: it may have no end.
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and not _may_nest(stream):
             yield stream
         else:
             yield io.BufferedReader(cast(Any, _Checked(stream, path)), _CHUNK)
