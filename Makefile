@@ -22,7 +22,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-documents attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -47,8 +47,9 @@ bench: $(VENV)/.ready-test
 	$(BIN)/pytrace bench
 
 # Files of every format, broken at random; `make test` tries some dozens of each.
-fuzz-documents: $(VENV)/.ready-test
-	PYTRACE_MUTATED_FILES=10000 $(BIN)/python -m pytest -s tests/documents/test_mutated_files.py
+# Files broken at random, a minute for every reader of foreign text and bytes; READERS='NAME…' for some.
+fuzz-readers: $(VENV)/.ready-test
+	$(BIN)/python -m tests.attack.readers $(READERS)
 
 # Everything hostile that could be thought of, on this machine alone, and who survives it (SECURITY.md); ATTACK=PART for a part.
 attack: $(VENV)/.ready-test

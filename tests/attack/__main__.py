@@ -6,14 +6,17 @@ Everything is made by a seed, runs on this machine alone and ends by itself.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import random
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.attack.frame import Attack
+from tests.attack.frame import Attack, descendants
 
 PARTS = sorted(
     path.stem
@@ -54,4 +57,11 @@ def attacks(part: str, workplace: Path, seed: int, *, short: bool) -> list[Attac
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(main())
+    finally:
+        # What is attacked runs in sessions of its own, where Ctrl-C does not come.
+        for process in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)

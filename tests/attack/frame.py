@@ -128,5 +128,20 @@ def _memory(process: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
+def descendants(process: int) -> list[int]:
+    """Return the processes that a process started, and those that they started."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
 def _end(text: str) -> str:
     return text.strip()[-300:]

@@ -52,7 +52,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
         files = []
         for number in range(8 if short else AT_ONCE):
             files.append(workplace / f"{batch}-{number}.gguf")
-            files[-1].write_bytes(mutated(whole, random))
+            files[-1].write_bytes(with_broken_header(whole, random))
         yield Attack(f"broken headers, batch {batch}", lambda files=files: load_all(files))
     tiny = ["ask", "What is it?", "--docs", workplace / "it.txt", "--method", "rag", "--threads", "1"]
     (workplace / "it.txt").write_text("It is a tern.")
@@ -66,7 +66,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
         )
 
 
-def mutated(whole: bytes, random: Random) -> bytes:
+def with_broken_header(whole: bytes, random: Random) -> bytes:
     """Break a file's header in one to three places."""
     data = bytearray(whole)
     # Behind a key stand its type and value, behind a tensor's name its shape; most of the rest is the vocabulary.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import io
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -52,6 +54,8 @@ _OPENING = {
 def mutated(seeds: list[bytes], chance: random.Random) -> bytes:
     """Change a seed in one to six places: bytes flipped, cut out, doubled, put elsewhere or in from another, nested or repeated."""
     content = bytearray(chance.choice(seeds))
+    if content.startswith(b"PK") and chance.randrange(4):
+        return _with_entry_mutated(content, chance)
     for _ in range(chance.choice((1, 1, 1, 2, 6))):
         start = chance.randrange(len(content) + 1)
         length = min(chance.choice((1, 2, 8, 64, 1024)), len(content) - start)
@@ -93,6 +97,19 @@ def mutated(seeds: list[bytes], chance: random.Random) -> bytes:
     if not chance.randrange(10):
         del content[chance.randrange(len(content) + 1) :]
     return bytes(content)
+
+
+def _with_entry_mutated(archive: bytes, chance: random.Random) -> bytes:
+    """Change what one entry of a ZIP archive holds, so that it still unpacks."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as before, zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as after:
+        # The large ones hold the text.
+        sizes = {entry.filename: entry.file_size + 1 for entry in before.infolist()}
+        chosen = chance.choices([*sizes], [*sizes.values()])[0]
+        for name in sizes:
+            entry = before.read(name)
+            after.writestr(name, mutated([entry], chance) if name == chosen else entry)
+    return written.getvalue()
 
 
 def _trial(target: Target, path: Path, *, well: bool) -> str | None:

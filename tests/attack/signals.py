@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.attack.frame import PYTRACE, Attack
+from tests.attack.frame import PYTRACE, Attack, descendants
 
 DOCS = Path(__file__).parents[2] / "examples" / "docs"
 # What a user waits at most on a busy machine; `make test` shares the processors with other tests.
@@ -38,7 +38,7 @@ class Work(NamedTuple):
     result: Callable[[Path], object] = lambda _: None
     resume: tuple[str, ...] = ()
     environment: Callable[[Path], dict[str, str]] = lambda _: {}
-    moments: int = 17
+    moments: int = 100
     # What the command says where the signal before came behind its last commit.
     done: str = "\0"
 
@@ -130,7 +130,7 @@ def works(workplace: Path, *, short: bool) -> Iterator[Work]:
         lambda place: [*asked, "--processes", "2", "--out", str(place / "run")],
         lambda place: scores(place / "run"),
         resume=("--resume",),
-        moments=8,
+        moments=25,
     )
     facts.write_text("".join(f"thing {row}\tfollows\tthing {row - 1}\n" for row in range(2_000)))
     responses = workplace / "responses.jsonl"
@@ -292,20 +292,6 @@ def runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def descendants(process: int) -> list[int]:
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found = [process]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
