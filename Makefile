@@ -46,7 +46,6 @@ bench: $(VENV)/.ready-test
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	$(BIN)/pytrace bench
 
-# Files of every format, broken at random; `make test` tries some dozens of each.
 # Files broken at random, a minute for every reader of foreign text and bytes; READERS='NAME…' for some.
 fuzz-readers: $(VENV)/.ready-test
 	$(BIN)/python -m tests.attack.readers $(READERS)
