@@ -131,6 +131,11 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return FAILED, "there is not enough memory; use a smaller model, fewer threads or fewer inputs at a time"
     if isinstance(error, OSError) and error.errno is not None:
         return _explain_os(error)
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return (
+            FAILED,
+            "no thread can be started; use fewer --threads, or raise the limit on processes or memory ('ulimit -u', '-v')",
+        )
     message = " ".join(str(error).split()) or "no message"
     return FAILED, (
         f"unexpected {type(error).__name__} ({message}); this is a fault in pytrace: run again with PYTRACE_DEBUG=1 for the "
@@ -143,6 +148,8 @@ def _explain_os(error: OSError) -> tuple[int, str]:
     reason = (error.strerror or str(error)).lower()
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return FAILED, f"{path}{reason} while writing; free some room and run the same command again"
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return FAILED, f"{path}{reason}; raise the limit ('ulimit -n') or close other programs"
     wrong_place = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError)
     if wrong_place or error.errno in {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}:
         return WRONG_INPUT, f"{path}{reason}; correct the path or its permissions"
@@ -261,7 +268,8 @@ def print_skipped(report: ReadReport, most: int | None = None) -> None:
     for warning in report.warnings[:most]:
         remark(warning)
     for skipped in report.skipped[:most]:
-        remark(f"skipped {skipped.source} ({skipped.title}): {skipped.reason}")
+        title = f" ({skipped.title})" if skipped.title else ""
+        remark(f"skipped {skipped.source}{title}: {skipped.reason}")
     more = report.empty + report.duplicates + report.other_files - len(report.skipped[:most])
     if more > 0:
         remark(f"skipped {more} more")

@@ -32,13 +32,14 @@ def table_blocks(rows: Sequence[Sequence[str]]) -> list[Block]:
     cells = [[clean_text(cell) for cell in row] for row in rows]
     if len(cells) < 2:
         return [Block("; ".join(filter(None, row)), whole=True) for row in cells if any(row)]
-    heads = cells[0]
-    lines = []
-    for row in cells[1:]:
-        named = zip(heads + [""] * (len(row) - len(heads)), row, strict=False)
-        # A cell that spans columns comes once for each of them.
-        lines.append("; ".join(dict.fromkeys(f"{head}: {cell}" if head else cell for head, cell in named if cell)))
+    lines = [_line(cells[0], row) for row in cells[1:]]
     return [Block(line, whole=True) for line in lines if line]
+
+
+def _line(heads: list[str], cells: list[str]) -> str:
+    named = zip(heads + [""] * (len(cells) - len(heads)), cells, strict=False)
+    # A cell that spans columns comes once for each of them.
+    return "; ".join(dict.fromkeys(f"{head}: {cell}" if head else cell for head, cell in named if cell))
 
 
 class CsvFile(NamedTuple):
@@ -73,9 +74,10 @@ class CsvFile(NamedTuple):
         blocks: list[Block] = []
         size = 0
         for _, cells in self.rows:
-            line = table_blocks([self.heads, cells])  # none of a row without a readable character
-            blocks += line
-            size += sum(len(block.text) for block in line)
+            line = _line(self.heads, [clean_text(cell) for cell in cells])
+            if line:  # none of a row without a readable character
+                blocks.append(Block(line, whole=True))
+            size += len(line)
             if size > MOST_BYTES:
                 raise DataError(
                     f"has more than {MOST_BYTES:,} characters, the most that is read of one table; split it, or name the "

@@ -52,6 +52,15 @@ def test_a_message_has_its_subject_as_title(tmp_path: Path) -> None:
     ]
 
 
+def test_long_headers_of_a_message_are_cut(tmp_path: Path) -> None:
+    # These take the library minutes.
+    path = tmp_path / "a.eml"
+    path.write_bytes(b"To: " + b'"' * 60_000 + b"\nSubject: Tides" + b" tides" * 30_000 + b"\n\nThe tide is high.\n")
+    (document,) = read_documents(path)
+    assert document.title.startswith("Tides tides")
+    assert len(document.title) <= 10_000
+
+
 def write_epub(path: Path, locked: str = "") -> None:
     chapters = {"ch 1": "One", "ch2": "Two"}
     items = "".join(f'<item id="{name[2:]}" href="{name.replace(" ", "%20")}.xhtml"/>' for name in chapters)
@@ -83,4 +92,12 @@ def test_a_book_is_read_in_its_order(tmp_path: Path) -> None:
     assert "parts that it names are missing: OEBPS" in report.warnings[0]
     write_epub(path, locked="OEBPS/ch2.xhtml")
     with pytest.raises(DataError, match="is locked"):
+        list(read_documents(path))
+
+
+def test_an_error_of_several_lines_is_said_in_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("META-INF/container.xml", "<a>\x00</a>")
+    with pytest.raises(DataError, match=r"is no EPUB that can be read \(.*\); save it anew$"):
         list(read_documents(path))

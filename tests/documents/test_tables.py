@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.documents import ReadReport, read_documents, text_files
+from pytrace.documents import ReadReport, read_documents, tables, text_files
 from pytrace.errors import DataError
 
 
@@ -115,3 +115,12 @@ def test_a_line_of_a_table_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("pytrace.documents.tables._LONGEST_LINE", 1_000)
     with pytest.raises(DataError, match=r"a\.csv:2: has more than 1,000 characters in a line"):
         list(read_documents(write(tmp_path / "a.csv", "a,b\n" + "1," * 10_000)))
+
+
+def test_a_long_head_is_cleaned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "ab " * 100
+    cleaned: list[str] = []
+    monkeypatch.setattr(tables, "clean_text", lambda text: cleaned.append(text) or text.strip())
+    (document,) = read_documents(write(tmp_path / "a.tsv", f"{head}\tx\n" + "\ty\n" * 50), words=10_000)
+    assert document.sentences == ("x: y",) * 50
+    assert cleaned.count(head) == 1

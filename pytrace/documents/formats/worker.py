@@ -68,7 +68,8 @@ def _answer(caller: Connection, kind: str, path: Path, ocr: str) -> None:
             warnings=list(extracted.warnings),
         )
     except DataError as error:
-        end = Message(last=True, error=str(error).removeprefix(f"{path}: "))
+        # Some libraries say what is wrong in several lines.
+        end = Message(last=True, error=" ".join(str(error).removeprefix(f"{path}: ").split()))
     except ImportError as error:
         end = Message(last=True, missing=error.name or str(error))
     except MemoryError:
