@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 PYTRACE = Path(sys.executable).with_name("pytrace")
@@ -48,6 +49,7 @@ def command(
     input: bytes | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    limits: Mapping[str, int] = MappingProxyType({}),
     must_say: str = "",
     must_not_say: Sequence[str] = (),
 ) -> str | None:
@@ -56,7 +58,7 @@ def command(
     It must end by itself within its time and memory, by no signal, with one of the statuses; say what failed on stderr, in a
     line of pytrace's own; print neither a traceback nor characters that steer a terminal, and with ``--json`` only JSON on stdout.
     """
-    outcome = execute(arguments, seconds=seconds, memory=memory, input=input, env=env, cwd=cwd)
+    outcome = execute(arguments, seconds=seconds, memory=memory, input=input, env=env, cwd=cwd, limits=limits)
     said = outcome.stdout + outcome.stderr
     if outcome.stopped:
         return outcome.stopped
@@ -89,21 +91,27 @@ def execute(
     input: bytes | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Outcome:
-    """Run `pytrace` and return how it ended; it is stopped, with all its processes, beyond its time or memory."""
+    """Run `pytrace` and return how it ended; it is stopped, with all its processes, beyond its time or memory.
+
+    `limits` are the machine's own, by the names that `prlimit` has for them.
+    """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(input or b"")
         given.seek(0)
         begun = time.monotonic()
+        limited = ["prlimit", *(f"--{which}={most}" for which, most in limits.items())] if limits else []
         process = subprocess.Popen(
-            [PYTRACE, *arguments], stdin=given, stdout=out, stderr=err, start_new_session=True, cwd=cwd,
+            [*limited, PYTRACE, *arguments], stdin=given, stdout=out, stderr=err, start_new_session=True, cwd=cwd,
             env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
         )  # fmt: skip
         held, stopped = 0, ""
         try:
             while process.poll() is None and not stopped:
                 held = max(held, _memory(process.pid))
-                if time.monotonic() - begun > seconds:
+                # On a busy machine, less what it waited for a processor.
+                if time.monotonic() - begun - _waited(process.pid) > seconds:
                     stopped = f"did not end within {seconds:g} s"
                 elif held > memory:
                     stopped = f"took more than {memory:,} bytes of memory"
@@ -126,6 +134,14 @@ def _memory(process: int) -> int:
     except OSError:  # it has just ended
         return 0
     return int(found[1]) * 1024 if found else 0
+
+
+def _waited(process: int) -> float:
+    """Return the seconds that a process's first thread could have run and had no processor."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def descendants(process: int) -> list[int]:

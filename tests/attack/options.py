@@ -52,7 +52,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
 
 def _try(supplies: Path, name: str, parameter: click.Parameter, value: str | bytes) -> str | None:
     with _supplies.copied(supplies) as folder:
-        return run([*name.split(), *_arguments(name, parameter, value)], cwd=folder, seconds=60)
+        return run([*name.split(), *_arguments(name, parameter, value)], cwd=folder, seconds=60, memory=6 << 30)
 
 
 def _arguments(name: str, parameter: click.Parameter, value: str | bytes) -> list[str | bytes]:
