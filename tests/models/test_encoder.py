@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -494,6 +497,18 @@ def test_cuda_is_never_replaced_in_silence(tmp_path: Path) -> None:
         pytest.skip("this onnxruntime has CUDA")
     with pytest.raises(DeviceUnavailableError, match="CUDAExecutionProvider"):
         OnnxEncoder(place, device="cuda")
+
+
+def test_nothing_is_collected_for_telemetry(tmp_path: Path) -> None:
+    place, home = make(tmp_path / "model"), tmp_path / "home"
+    home.mkdir()
+    code = (
+        "import sys; from pytrace.models.encoders.encoder import OnnxEncoder; OnnxEncoder(sys.argv[1]).encode(['red'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home), "PYTRACE_HOME": str(tmp_path / "pytrace")}
+    subprocess.run([sys.executable, "-c", code, place], env=environment, check=True)
+    assert not list(home.rglob("*"))
 
 
 def test_nan_from_a_graph_is_an_error(tmp_path: Path) -> None:

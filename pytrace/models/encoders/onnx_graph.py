@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -156,6 +157,8 @@ def require_device(device: Device) -> None:
 
 def _runtime_with(providers: list[str]) -> Any:
     """Import onnxruntime, which must have these providers."""
+    # Importing it makes an id for this machine and collects events to send, both in ~/.cache/Microsoft (1.32).
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:
