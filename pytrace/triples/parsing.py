@@ -94,8 +94,7 @@ _TO_ESCAPE = re.compile(r'[\\"\n\r]')
 
 
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)")
-_BETWEEN = re.compile(r">\s*[,;.]?\s*(?=<)")
-_CLOSING = re.compile(r">[\s>,;.]*$")
+_BETWEEN = re.compile(r">\s*(?:[,;.]\s*)?(?=<)")
 
 
 def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTriples:
@@ -108,7 +107,7 @@ def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTrip
     pieces = [piece for line in lines for piece in _BETWEEN.split(_BULLET.sub("", line).strip())]
     result = ParsedTriples([], lines=len(pieces))
     for number, piece in enumerate(pieces, 1):
-        cut_off = number == len(pieces) and not complete and not _CLOSING.search(text)
+        cut_off = number == len(pieces) and not complete and _without_closing(text) == text
         triple = None if cut_off else _parse_piece(piece.strip(), title)
         if triple is None:
             result.malformed += 1
@@ -117,8 +116,17 @@ def parse_triples(text: str, title: str, *, complete: bool = True) -> ParsedTrip
     return result
 
 
+def _without_closing(text: str) -> str:
+    """Return a text without the bracket that closes it, if one does, and what stands behind that."""
+    end = len(text)
+    while end and (text[end - 1] in ">,;." or text[end - 1].isspace()):
+        end -= 1
+    start = text.find(">", end)
+    return text if start < 0 else text[:start]
+
+
 def _parse_piece(piece: str, title: str) -> tuple[str, str, str] | None:
-    closed = _CLOSING.sub("", piece)
+    closed = _without_closing(piece)
     inner = closed.removeprefix("<") if closed != piece else piece.removeprefix("<").rstrip(",.")
     # The title is told by its words and not by semicolons, of which it may have some of its own.
     named, rest = inner.strip()[: len(title)], inner.strip()[len(title) :].lstrip()
