@@ -57,7 +57,7 @@ atexit.register(lambda: (print("ready", flush=True), time.sleep(3600)))
 processes.leave(0)
 """
 PARENT = """
-from pytrace.models.llama import child
+from pytrace.models import child
 child.run(__import__("time").sleep, 3600, returns=type(None), timeout=3600)
 """
 SIGNALS = pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pytrace.bench.measurements import Check, Comparison, Row, Work
 from pytrace.bench.stopwatch import Call
 from pytrace.kernels import top_k
 from pytrace.kernels.devices import to_host
-from pytrace.models.llama import child
+from pytrace.models import child
 
 # The width of the default encoder's embeddings.
 DIM = 384

@@ -19,9 +19,10 @@ import msgspec
 
 from pytrace.errors import ModelError
 from pytrace.methods.trace.selector import Demonstrations, LetterSelector, Selector, Step, TextSelector
+from pytrace.models import child
 from pytrace.models.language_model import Style
-from pytrace.models.llama import child, weight_formats
 from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.llama import weight_formats
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.llama.runtime import library
 from pytrace.models.llama.weight_formats import EXACT, FORMATS, Speed

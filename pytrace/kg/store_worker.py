@@ -19,7 +19,6 @@ import pickle
 import resource
 import selectors
 import signal
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pyoxigraph as ox
 
+from pytrace import processes
 from pytrace.errors import InputError, PytraceError, StoreError
 from pytrace.kg.columns import Columns
 from pytrace.kg.fact_store import QueryLimits
@@ -148,7 +148,8 @@ def _be_the_fork(
     try:
         os.dup2(messages, 2)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        _limit_memory(limits.megabytes)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        processes.limit_memory(limits.megabytes << 20)
         # Nothing more can be opened, so that no query calls another server, whatever a check before it overlooks.
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
         for query in queries:
@@ -170,17 +171,6 @@ def _be_the_fork(
             os.write(2, f"{type(error).__name__}: {error}".encode("utf-8", "replace"))
     finally:
         os._exit(status)
-
-
-def _limit_memory(megabytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # there is no /proc
-        # Where the machine itself has no memory left, this process is the one to go.
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        most = min(used + (megabytes << 20), sys.maxsize if hard == resource.RLIM_INFINITY else hard)
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _send_solutions(store: KnowledgeStore, query: GraphQuery, rows: int, output: Connection) -> str:

@@ -50,4 +50,7 @@ def locked(path: Path, on_wait: Callable[[], None] | None) -> Iterator[bool]:
                 return
             on_wait()
             fcntl.flock(stream, fcntl.LOCK_EX)
-        yield True
+        try:
+            yield True
+        finally:
+            fcntl.flock(stream, fcntl.LOCK_UN)  # a process that was forked meanwhile would hold it on

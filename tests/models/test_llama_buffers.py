@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytrace.models.llama import child
+from pytrace.models import child
 from pytrace.models.llama import extra_buffers as llama_buffers
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.llama.runtime import library

@@ -22,8 +22,8 @@ from pytrace.cli.doctor import examine
 from pytrace.errors import ModelError, ModelFileError
 from pytrace.evaluation import format_choice
 from pytrace.evaluation.format_choice import Answers, accept
-from pytrace.models import registry
-from pytrace.models.llama import child, weight_formats
+from pytrace.models import child, registry
+from pytrace.models.llama import weight_formats
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.llama.weight_formats import Speed
 from pytrace.models.registry import model_files as store

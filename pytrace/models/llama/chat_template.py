@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 
 from pytrace.errors import ModelError
-from pytrace.models import registry
+from pytrace.models import child, registry
 from pytrace.models.language_model import without_system
-from pytrace.models.llama import child
 
 Messages = list[dict[str, str]]
 
@@ -43,8 +42,9 @@ def compile_template(template: str, special: Mapping[str, str], *, trusted: bool
         def render() -> str:
             try:
                 outcome = child.run(
-                    _render_limited, template, dict(special), messages, returns=tuple[bool, str], timeout=_SECONDS
-                )
+                    _render, template, dict(special), messages, returns=tuple[bool, str], timeout=_SECONDS,
+                    processor_seconds=_PROCESSOR_SECONDS, memory=_MEGABYTES << 20,
+                )  # fmt: skip
             except child.ChildFailedError as error:
                 raise _unusable(f"the process that ran it {error}") from None
             return _usable(*outcome)
@@ -52,15 +52,6 @@ def compile_template(template: str, special: Mapping[str, str], *, trusted: bool
         return registry.remembered("chat-templates.json", hashlib.sha256(call).hexdigest(), dict[str, str], render)
 
     return apart
-
-
-def _render_limited(template: str, special: dict[str, str], messages: Messages) -> tuple[bool, str]:
-    """Be the child: render with little time and memory."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (_MEGABYTES << 20, _MEGABYTES << 20))
-    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
-    return _render(template, special, messages)
 
 
 def _render(template: str, special: dict[str, str], messages: Messages) -> tuple[bool, str]:

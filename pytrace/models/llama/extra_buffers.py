@@ -23,8 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.models import registry
-from pytrace.models.llama import child
+from pytrace.models import child, registry
 
 # Whether the tile configuration is written depends on the compiler at every single place, so no trial can clear it.
 _NEVER = "AMX"

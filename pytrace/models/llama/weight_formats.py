@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import ModelFileError
-from pytrace.models.llama import child
+from pytrace.models import child
 from pytrace.models.llama.runtime import LlamaRuntime, library, why
 from pytrace.models.llama.scheduler import PARALLEL
 from pytrace.models.registry.model_files import check_gguf

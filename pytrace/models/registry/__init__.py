@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -21,9 +21,10 @@ from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import model_files as store
 from pytrace.models.registry import rewritten
 from pytrace.models.registry.downloads import PullProgress
-from pytrace.models.registry.known_models import Catalog, Model, Role, load
+from pytrace.models.registry.known_models import BUILT_IN, Catalog, Model, Role, load
 from pytrace.storage.files import real_path, replace_file
 from pytrace.storage.foreign_json import read_json
+from pytrace.storage.locks import locked
 
 T = TypeVar("T")
 
@@ -66,13 +67,19 @@ def home() -> Path:
 
 def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[], T]) -> T:
     """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
-    known = _known(file, kind)
-    if key not in known:
-        known[key] = make()
+    if key in (known := _known(file, kind)):
+        return known[key]
+    with contextlib.ExitStack() as stack:
         # A home that cannot be written to costs the making in every process, and nothing else.
         with contextlib.suppress(OSError):
-            _keep(file, known)
-    return known[key]
+            home().mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(home() / f".{file}.lock", lambda: None))
+        known = _known(file, kind)  # whoever waited finds it made
+        if key not in known:
+            known[key] = make()
+            with contextlib.suppress(OSError):
+                _keep(file, known)
+        return known[key]
 
 
 def _known(file: str, kind: type[dict[str, T]]) -> dict[str, T]:
@@ -302,6 +309,16 @@ def identify(path: str | Path) -> str | None:
         return candidates.get(_sha256(path)) if candidates else None
     except OSError:
         return None
+
+
+def content_sha256(path: Path) -> str:
+    """Return a file's hash; a large one's is found out once, until its size or time changes."""
+    return store.sha256_of(path) if path.stat().st_size <= _SMALL else _sha256(path)
+
+
+def pinned(sha256: Iterable[str]) -> bool:
+    """Return whether the built-in catalog pins every one of some files, told by their hashes."""
+    return {file.sha256 for model in BUILT_IN.models for file in model.files}.issuperset(sha256)
 
 
 def _known_hashes() -> list[tuple[str, int, str]]:

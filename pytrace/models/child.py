@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,8 +18,11 @@ from pytrace import processes
 _T = TypeVar("_T")
 _START = (
     "import sys; sys.path[:] = sys.argv[5:]; from pytrace import processes; processes.end_with(int(sys.argv[4])); "
-    "from pytrace.models.llama.child import _serve; _serve(*sys.argv[1:4])"
+    "from pytrace.models.child import _serve; _serve(*sys.argv[1:4])"
 )
+
+# Signals by which others end a process: Ctrl-C reaches the child too, and a machine without memory kills whom it likes.
+_FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 class ChildFailedError(Exception):
@@ -29,9 +33,21 @@ class ChildFailedError(Exception):
         self.crashed = crashed
 
 
-def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], timeout: float) -> _T:
-    """Call a function of a module in a fresh Python process and return what it returns."""
-    call = msgspec.json.encode(arguments).decode()
+def run(
+    function: Callable[..., _T],
+    /,
+    *arguments: Any,
+    returns: type[_T],
+    timeout: float,
+    processor_seconds: float | None = None,
+    memory: int | None = None,
+) -> _T:
+    """Call a function of a module in a fresh Python process and return what it returns.
+
+    `memory` bounds the address space in bytes, beyond what Python and the function's module take.
+    """
+    # Not by msgspec, which refuses the names of files that are no UTF-8.
+    call = json.dumps([processor_seconds, memory, msgspec.to_builtins(arguments)])
     try:
         with tempfile.TemporaryFile() as result:
             names, descriptors = (function.__module__, function.__qualname__), (result.fileno(), processes.lifeline())
@@ -51,7 +67,7 @@ def run(function: Callable[..., _T], /, *arguments: Any, returns: type[_T], time
     if done.returncode < 0:
         raise ChildFailedError(
             f"was ended by signal {-done.returncode} ({signal.strsignal(-done.returncode)})",
-            crashed=-done.returncode != signal.SIGINT,  # Ctrl-C reaches the child too, and is no crash
+            crashed=-done.returncode not in _FROM_OUTSIDE,
         )
     # Python ends a traceback with the exception itself.
     lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
@@ -65,6 +81,12 @@ def _serve(module: str, name: str, writer: str) -> None:
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     function = getattr(importlib.import_module(module), name)
-    result = function(*msgspec.json.decode(sys.stdin.buffer.read()))
+    seconds, memory, arguments = json.load(sys.stdin)
+    if seconds is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), hard))  # the signal of the soft limit says why
+    if memory is not None:
+        processes.limit_memory(memory)
+    result = function(*arguments)
     with os.fdopen(int(writer), "wb") as stream:
         stream.write(msgspec.json.encode(result))
