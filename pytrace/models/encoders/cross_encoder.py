@@ -129,7 +129,7 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         positive: int | None = None,
     ) -> None:
         super().__init__(
-            CrossEncoderFiles(Path(path)), gives="logits", device=device, providers=providers, threads=threads,
+            Path(path), CrossEncoderFiles, gives="logits", device=device, providers=providers, threads=threads,
             batch_tokens=batch_tokens,
         )  # fmt: skip
         self._limit = min(self.max_tokens, self._graph.columns or self.max_tokens)

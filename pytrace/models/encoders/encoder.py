@@ -105,7 +105,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         normalize: bool | None = None,
     ) -> None:
         super().__init__(
-            EncoderFiles(Path(path)), gives="vectors", device=device, providers=providers, threads=threads,
+            Path(path), EncoderFiles, gives="vectors", device=device, providers=providers, threads=threads,
             batch_tokens=batch_tokens,
         )  # fmt: skip
         self.device: Device = device

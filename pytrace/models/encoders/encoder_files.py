@@ -41,7 +41,7 @@ class OnnxFiles:
     remedy: ClassVar[str] = "give a model's directory"
 
     def __init__(self, path: Path) -> None:
-        self.directory, self.graph = _locate(path, self.remedy)
+        self.directory, self.graph = locate(path, self.remedy)
         self.tokenizer = self.directory / "tokenizer.json"
         self._tokenizer = _load_tokenizer(self.tokenizer)
         # The length that inputs are cut to, special tokens included.
@@ -126,7 +126,8 @@ def _first_length(*stated: object) -> int:
     return _DEFAULT_LENGTH
 
 
-def _locate(path: Path, remedy: str) -> tuple[Path, Path]:
+def locate(path: Path, remedy: str) -> tuple[Path, Path]:
+    """Return the directory of a model and its graph; `remedy` says what to do where there is none."""
     if path.is_file() or path.suffix == ".onnx":
         # Hub repositories keep graphs in onnx/, a level below the tokenizer.
         directories = (path.parent, path.parent.parent)

@@ -41,6 +41,8 @@ _LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])(?=([^\x00]{1,127}))", 
 # onnxruntime's fused form of an addition and a layer normalisation takes 6 times as long on a CPU as the two by themselves
 # (1.31, MiniLM, by its own profile: 13% of a run beside 2%): its sums are not vectorised.
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
+# Errors arrive as exceptions; the same on stderr would be said twice.
+_SILENT = 4
 
 
 class OnnxGraph:
@@ -90,7 +92,12 @@ class OnnxGraph:
         self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         count = len(tokens)
-        length = self.columns or max(len(ids) for ids in tokens)
+        longest = max(len(ids) for ids in tokens)
+        length = self.columns or longest
+        if length < longest:
+            raise ModelFileError(
+                f"{self.path} takes {length} tokens, which leaves no room for a text; export it with a longer sequence"
+            )
         ids = np.full((self.rows or count, length), pad_id, dtype=np.int64)
         mask = np.zeros(ids.shape, dtype=bool)
         mask[:, 0] = True  # rows beyond the texts exist only in graphs of a fixed batch size; none may be all padding
@@ -155,6 +162,11 @@ def require_device(device: Device) -> None:
     _runtime_with(list(_PROVIDERS[device]))
 
 
+def runtime_version() -> str:
+    """Return the version of onnxruntime."""
+    return str(_runtime_with([]).__version__)
+
+
 def _runtime_with(providers: list[str]) -> Any:
     """Import onnxruntime, which must have these providers."""
     # Importing it makes an id for this machine and collects events to send, both in ~/.cache/Microsoft (1.32).
@@ -167,6 +179,7 @@ def _runtime_with(providers: list[str]) -> Any:
             "('pytrace-rag[cuda]' for a GPU)"
         ) from error
     onnxruntime.disable_telemetry_events()
+    onnxruntime.set_default_logger_severity(_SILENT)
     there = onnxruntime.get_available_providers()
     missing = [name for name in providers if name not in there]
     if missing:
@@ -186,7 +199,7 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
     options.enable_mem_pattern = False
     # Threads that spin while they wait starve the kernels and llama.cpp, which take turns with them on the same cores.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4  # errors arrive as exceptions; the same on stderr would be said twice
+    options.log_severity_level = _SILENT
     try:
         disabled = _SLOW_FUSIONS if providers[0] == "CPUExecutionProvider" else None
         # A second try on the same provider would be told on stdout.

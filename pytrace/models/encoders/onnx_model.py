@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from pytrace import _core
-from pytrace.models.encoders.encoder_files import OnnxFiles
+from pytrace.models.encoders.encoder_files import OnnxFiles, locate
 from pytrace.models.encoders.onnx_graph import Device, Gives, OnnxGraph, weight_files
+from pytrace.models.encoders.onnx_trial import check_model
 
 # Padded tokens a batch. On a CPU the activations of some hundred tokens of a small model still fit the second-level cache,
 # and bigger batches measured slower; a GPU wants enough rows to fill its multiprocessors.
@@ -37,7 +39,8 @@ class OnnxTextModel(Generic[_Files]):
 
     def __init__(
         self,
-        files: _Files,
+        path: Path,
+        kind: type[_Files],
         *,
         gives: Gives,
         device: Device,
@@ -50,12 +53,15 @@ class OnnxTextModel(Generic[_Files]):
         for option, value in (("threads", threads), ("batch_tokens", batch_tokens)):
             if value is not None and value < 1:
                 raise ValueError(f"{option} must be at least 1, not {value}")
-        self._files = files
+        directory, graph = locate(path, kind.remedy)
+        self._parts = (*weight_files(graph), directory / "tokenizer.json")
+        check_model(directory, self._parts, gives)
+        files = self._files = kind(path)
         self.name = files.directory.name
         # The length in tokens, special ones included, that inputs are cut to.
         self.max_tokens = files.max_tokens
         threads = threads or _core.num_threads()
-        size = sum(file.stat().st_size for file in weight_files(files.graph))
+        size = sum(file.stat().st_size for file in self._parts)
         apart = (providers is None and device == "cpu") and size <= _SMALL
         self._workers = threads if apart else 1
         self._graph = OnnxGraph(
@@ -66,7 +72,7 @@ class OnnxTextModel(Generic[_Files]):
     def _hash(self, *rules: object) -> str:
         """Return SHA-256 over the graph, its weights, the tokenizer, and the rules by which they are used."""
         digest = hashlib.sha256()
-        for path in (*weight_files(self._files.graph), self._files.tokenizer):
+        for path in self._parts:
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
         digest.update(repr(rules).encode())
