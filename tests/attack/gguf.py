@@ -15,12 +15,10 @@ from random import Random
 from tests.attack.frame import Attack, command
 from tests.gguf_files import CHAT_TEMPLATE, write_random_gguf
 
-# Loads and asks each file that it is given, and says of each how it went; what crashes it is the last that it named.
-LOAD_ALL = """
+# Loads and uses each file that it is given, and says of each how it went; what crashes it is the last that it named.
+_LOAD_ALL = """
 import json, sys
 from pytrace.errors import PytraceError
-from pytrace.models.language_model import Prompt
-from pytrace.models.llama.llama_cpp import LlamaCppModel
 
 def say(what, words):
     print(json.dumps([what, words]), flush=True)
@@ -28,11 +26,18 @@ def say(what, words):
 for path in sys.argv[1:]:
     say("begun", path)
     try:
-        with LlamaCppModel(path, threads=1, context=64) as model:
-            model.generate(["A b", Prompt("Say.", (), "c")], max_tokens=2)
+        use(path)
         say("loaded", path)
     except PytraceError as error:
         say("refused", str(error))
+"""
+_USE = """
+from pytrace.models.language_model import Prompt
+from pytrace.models.llama.llama_cpp import LlamaCppModel
+
+def use(path):
+    with LlamaCppModel(path, threads=1, context=64) as model:
+        model.generate(["A b", Prompt("Say.", (), "c")], max_tokens=2)
 """
 AT_ONCE, SECONDS = 20, 240
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
@@ -87,11 +92,11 @@ def with_broken_header(whole: bytes, random: Random) -> bytes:
     return bytes(data[: random.randrange(len(data))] if random.random() < 0.1 else data)
 
 
-def load_all(files: list[Path]) -> str | None:
+def load_all(files: list[Path], use: str = _USE, **env: str) -> str | None:
     """Load files one after another in a process, and say which of them it did not survive, or how it was refused badly."""
     done = subprocess.run(
-        [sys.executable, "-c", LOAD_ALL, *map(str, files)], capture_output=True, text=True, timeout=SECONDS, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", use + _LOAD_ALL, *map(str, files)], capture_output=True, text=True, timeout=SECONDS, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
     )  # fmt: skip
     try:
         said = [json.loads(line) for line in done.stdout.splitlines()]
