@@ -17,6 +17,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.cli.kg_build import Build
 from pytrace.cli.shared_options import ENCODER
+from pytrace.documents.reader import ReadReport
 from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple, Unit
@@ -29,6 +30,10 @@ _FAILURES_SHOWN = 5
 
 # What most commands of this group are told first.
 _DIRECTORY = argument("DIR")
+_SKIP_BAD = option(
+    "Leave out lines of TSV, JSON lines and N-Triples that cannot be read: they are named at the end, and the exit status is 3. "
+    "Turtle has no lines of its own: a fault is an error all the same."
+)
 _FORMAT = option("By default the suffix of the file tells.", "--format", choices=FORMATS)
 
 
@@ -191,12 +196,13 @@ class Export(Command):
 class Import(Command):
     """Make a graph of a file: one that 'kg export' wrote, or any N-Triples, Turtle or TSV of triples.
 
-    Nothing is imported unless the whole file can be read.
+    Nothing is imported unless the whole file can be read, or --skip-bad is given.
     """
 
     file: Path = argument("FILE")
     out: Path = option("A new graph's directory.", metavar="DIR")
     format_name: str | None = _FORMAT
+    skip_bad: bool = _SKIP_BAD
 
     def run(self) -> Result:
         out = self.out
@@ -204,11 +210,13 @@ class Import(Command):
         if not self.file.is_file():
             raise DataError("there is no such file; correct the path", path=self.file)
         with TripleStore.open(out, mode="create") as graph:
-            graph.import_(self.file, format=self.format_name)
+            report = ReadReport()
+            graph.import_(self.file, format=self.format_name, report=report if self.skip_bad else None)
             statistics = graph.statistics()
         return Result(
-            {"graph": out, "statistics": statistics},
+            {"graph": out, "statistics": statistics, "bad": report.bad},
             f"imported {statistics.documents} documents and {statistics.triples} triples into {out}",
+            report.bad,
         )
 
 
@@ -282,6 +290,7 @@ class Index(Command):
     source: Path = argument()
     out: Path = option("The knowledge base's directory.")
     format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
+    skip_bad: bool = _SKIP_BAD
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -302,7 +311,9 @@ class Index(Command):
                 advance(done - encoded)
                 encoded = done
 
-            base = KnowledgeBase.build(self.source, out, encoder, progress=show, format=self.format)
+            report = ReadReport()
+            skipped = report if self.skip_bad else None
+            base = KnowledgeBase.build(self.source, out, encoder, progress=show, format=self.format, report=skipped)
         seconds = time.perf_counter() - started
         size = sum(path.stat().st_size for path in out.iterdir())
         entities, relations = len(base.columns.entity_keys), len(base.columns.relation_keys)
@@ -316,12 +327,13 @@ class Index(Command):
             "encoded": len(base) - known,
             "seconds": seconds,
             "bytes": size,
+            "bad": report.bad,
         }
         text = (
             f"{out}: {len(base)} triples, {entities} entities, {relations} relations; "
             f"{len(base) - known} triples encoded now, {known} known before\n{common.human_size(size)} in {seconds:.1f} s"
         )
-        return Result(document, text)
+        return Result(document, text, report.bad)
 
 
 class Verify(Command):

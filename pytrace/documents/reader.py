@@ -6,6 +6,7 @@ import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
@@ -37,6 +38,8 @@ from pytrace.records import Document
 
 # So many of what was passed over are named; all of it is counted.
 _LISTED = 1_000
+# So many lines of a file that cannot be read are named; more are another form, and would fill memory.
+_MOST_BAD_LINES = 100_000
 # Blocks that tell a document's language.
 _SAMPLE = 50
 _READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *TABLE_SUFFIXES, *SUFFIXES)
@@ -93,10 +96,27 @@ class ReadReport(msgspec.Struct):
         reason = str(error).removeprefix(f"{path}: " if line is None else f"{path}:{line}: ")
         self.bad.append(Skipped(str(path), "", reason if line is None else f"line {line}: {reason}"))
 
+    @contextmanager
+    def skipping(self, path: Path) -> Iterator[None]:
+        """Name a line of a file that cannot be read, and go on."""
+        try:
+            yield
+        except DataError as error:
+            if len(self.bad) == _MOST_BAD_LINES:
+                raise DataError(
+                    f"{error}; so are {_MOST_BAD_LINES:,} lines before it: give the format that the file has, or repair it"
+                ) from error
+            self.add_bad(path, error)
+
     def add_duplicate(self, document: Document, first: str) -> None:
         """Count a document that was met before, at `first`, and name it."""
         self.duplicates += 1
         self.add(document.source, document.title, f"the same document as {first}")
+
+
+def skipping(path: Path, report: ReadReport | None) -> AbstractContextManager[None]:
+    """As `ReadReport.skipping`, where there is a report; else errors are raised."""
+    return nullcontext() if report is None else report.skipping(path)
 
 
 def read_documents(

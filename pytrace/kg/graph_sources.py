@@ -9,7 +9,6 @@ left out.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
@@ -17,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import pyoxigraph as ox
 
+from pytrace.documents.reader import ReadReport, skipping
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
@@ -25,11 +25,9 @@ from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
-from pytrace.triples.graph.rdf_nesting import open_rdf
+from pytrace.triples.graph.rdf_nesting import parse_rdf
 
 _STORE = "graph.db"
-_RDF = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
-_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -42,21 +40,13 @@ class Source(msgspec.Struct, frozen=True):
     names: dict[str, str]
 
 
-def unreadable(error: SyntaxError, path: Path) -> DataError:
-    """Say where an RDF file cannot be parsed."""
-    return DataError(
-        f"column {error.offset}: {' '.join(_PLACE.sub('', error.msg).split())[:300]}; repair the line",
-        path=path,
-        line=error.lineno,
-    )
-
-
-def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> Source:
+def read_source(path: str | os.PathLike[str], *, format: str | None = None, report: ReadReport | None = None) -> Source:
     """Read the triples of a file, or of the directory of a `pytrace.triples.graph.TripleStore`.
 
     The format of a file is ``"tsv"`` (head, relation, tail), ``"jsonl"`` (an object with `head`, `relation` and `tail` a
     line, or what `pytrace kg export` writes), ``"ntriples"`` or ``"turtle"``; by default its suffix tells. Errors in the
-    file are raised while its triples are read: `DataError` with the line, in RDF also the column.
+    file are raised while its triples are read: `DataError` with the line, in RDF also the column. With a `report`, lines of
+    TSV, JSON lines and N-Triples that cannot be read are left out and named in its `bad`.
     """
     path = Path(path)
     names: dict[str, str] = {}
@@ -64,10 +54,10 @@ def read_source(path: str | os.PathLike[str], *, format: str | None = None) -> S
         return Source(_read_store(path, format), names)
     kind = graph_format(path, format)
     if kind == "tsv":
-        return Source(_read_tsv(path), names)
+        return Source(_read_tsv(path, report), names)
     if kind == "jsonl":
-        return Source(_read_jsonl(path), names)
-    return Source(_RdfReader(path, names).read(_RDF[kind]), names)
+        return Source(_read_jsonl(path, report), names)
+    return Source(_RdfReader(path, names).read(kind, report), names)
 
 
 def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
@@ -87,14 +77,16 @@ def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
     return facts()
 
 
-def _read_tsv(path: Path) -> Iterator[Triple]:
+def _read_tsv(path: Path, report: ReadReport | None) -> Iterator[Triple]:
     with input_errors(path):
-        for line, triple in read_tsv(path):
-            yield from _facts([triple], path, line)
+        for line, triple in read_tsv(path, report):
+            with skipping(path, report):
+                yield from _facts([triple], path, line)
 
 
-def _facts(triples: Iterable[Unit], path: Path, line: int) -> Iterator[Triple]:
+def _facts(triples: Iterable[Unit], path: Path, line: int) -> list[Triple]:
     """Leave sentences out, and refuse triples without a head or a tail."""
+    facts = []
     for triple in triples:
         if not isinstance(triple, Triple) or not triple.relation.strip():
             continue
@@ -104,7 +96,8 @@ def _facts(triples: Iterable[Unit], path: Path, line: int) -> Iterator[Triple]:
                 path=path,
                 line=line,
             )
-        yield triple
+        facts.append(triple)
+    return facts
 
 
 class _TripleLine(msgspec.Struct):
@@ -120,25 +113,29 @@ class _DocumentLine(msgspec.Struct):
     triples: tuple[_TripleLine, ...] | None
 
 
-def _read_jsonl(path: Path) -> Iterator[Triple]:
+def _read_jsonl(path: Path, report: ReadReport | None) -> Iterator[Triple]:
     with input_errors(path):
-        for number, text in read_lines(path):
-            row = _object(text, path, number)
-            if number == 1 and "pytrace_graph" in row:
-                continue
-            try:
-                if "id" in row and "head" not in row:
-                    lines = msgspec.convert(row, _DocumentLine).triples or ()
-                else:
-                    lines = (msgspec.convert(row, _TripleLine),)
-            except ValueError as error:
-                raise DataError(
-                    f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote",
-                    path=path,
-                    line=number,
-                ) from error
-            triples = (Triple(canonical(each.head), canonical(each.relation), canonical(each.tail)) for each in lines)
-            yield from _facts(triples, path, number)
+        for number, text in read_lines(path, report):
+            with skipping(path, report):
+                yield from _facts(_triples_of(text, path, number), path, number)
+
+
+def _triples_of(text: str, path: Path, number: int) -> list[Triple]:
+    row = _object(text, path, number)
+    if number == 1 and "pytrace_graph" in row:
+        return []
+    try:
+        if "id" in row and "head" not in row:
+            lines = msgspec.convert(row, _DocumentLine).triples or ()
+        else:
+            lines = (msgspec.convert(row, _TripleLine),)
+    except ValueError as error:
+        raise DataError(
+            f"{error}; a line is an object with head, relation and tail, or one that `pytrace kg export` wrote",
+            path=path,
+            line=number,
+        ) from error
+    return [Triple(canonical(each.head), canonical(each.relation), canonical(each.tail)) for each in lines]
 
 
 def _object(text: str, path: Path, line: int) -> dict[str, object]:
@@ -163,16 +160,14 @@ class _RdfReader:
         self._names = names
         self._foreign: set[str] = set()  # keys whose name is in a language that another label may outdo
 
-    def read(self, kind: ox.RdfFormat) -> Iterator[Triple]:
+    def read(self, kind: str, report: ReadReport | None) -> Iterator[Triple]:
         """Iterate over the facts of a file."""
-        with input_errors(self._path), open_rdf(self._path) as stream:
-            try:
-                for quad in ox.parse(stream, format=kind):
+        with input_errors(self._path):
+            for quad in parse_rdf(self._path, kind, report):
+                with skipping(self._path, report):
                     triple = self._triple(quad)
                     if triple is not None:
                         yield triple
-            except SyntaxError as error:
-                raise unreadable(error, self._path) from error
 
     def _triple(self, quad: ox.Quad) -> Triple | None:
         """Return a statement as a triple, or None where it is none of the graph's facts."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.documents.reader import ReadReport
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kg.building import Building
 from pytrace.kg.columns import Columns, compile_triples
@@ -137,6 +138,7 @@ class KnowledgeBase:
         *,
         progress: Callable[[int, int], object] | None = None,
         format: str | None = None,
+        report: ReadReport | None = None,
     ) -> KnowledgeBase:
         r"""Compile a knowledge graph of any form into a directory, and open that.
 
@@ -146,7 +148,7 @@ class KnowledgeBase:
 
         Parameters
         ----------
-        source, format
+        source, format, report
             As `pytrace.kg.read_source` takes them.
         directory
             Made if it is not there; it must be empty.
@@ -175,12 +177,12 @@ class KnowledgeBase:
         1
         """
         with Building(directory, encoder) as building:
-            read = read_source(source, format=format)
+            read = read_source(source, format=format, report=report)
             columns = compile_triples(read.triples, names=read.names)
             total = len(columns.triples)
             done = building.begin(columns)
-            report = progress or (lambda *_: None)
-            report(done, total)
+            tell = progress or (lambda *_: None)
+            tell(done, total)
             fresh: list[Vectors] = []
             kept = time.monotonic()
             for vectors in _encoded(columns, encoder, done):
@@ -189,7 +191,7 @@ class KnowledgeBase:
                 if done == total or time.monotonic() - kept > _KEPT_AFTER:
                     building.append(np.concatenate(fresh))
                     fresh.clear()
-                    report(done, total)
+                    tell(done, total)
                     kept = time.monotonic()
             building.finish()
         return cls.open(directory, encoder)

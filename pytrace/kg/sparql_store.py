@@ -12,13 +12,13 @@ import msgspec
 import pyoxigraph as ox
 
 from pytrace.errors import DataError, InputError
-from pytrace.kg.graph_sources import read_source, unreadable
+from pytrace.kg.graph_sources import read_source
 from pytrace.kg.names import entity_name, relation_name
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
-from pytrace.triples.graph.rdf_nesting import open_rdf
+from pytrace.triples.graph.rdf_nesting import open_rdf, unreadable
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")

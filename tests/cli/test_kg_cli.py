@@ -13,6 +13,7 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common
+from pytrace.engine import loading
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder
 from pytrace.records import Document, Triple
@@ -237,4 +238,77 @@ def test_verify_compares_a_graph_and_a_knowledge_base_with_their_checksums(
         status, output, errors = run("verify", place)
         assert (status, output) == (2, "")
         assert f"{path} is damaged" in errors
+        assert errors.count("\n") == 1
+
+
+_NESTED = b"<urn:a> <urn:b> " + b"<<( <urn:a> <urn:b> " * 20_000 + b"<urn:c>" + b" )>>" * 20_000 + b" .\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("a.tsv", (b"a\tb\tc\n", b"d\te\tf\n"), (b"a\tb\n", b"\xff\tb\tc\n", b"\\x\tb\tc\n")),
+        (
+            "a.jsonl",
+            tuple(
+                b'{"id": "%s", "title": "T%s", "sentences": ["S."], "triples": [{"head": "a", "relation": "b", "tail": "c%s"}]}\n'
+                % (name, name, name)
+                for name in (b"x", b"y")
+            ),
+            (b"[\n", b'{"id": 7, "triples": null}\n', b'{"id": "z", "title": "\xff", "triples": []}\n'),
+        ),
+        (
+            "a.nt",
+            (b"<urn:a> <urn:b> <urn:c> .\n", b'<urn:a> <urn:b> "d" .'),
+            (b'<urn:a> <urn:b> "open .\n', b"<urn:a> <urn:b> 5 .\n", b'<urn:a> <urn:b> "\xff" .\n', _NESTED),
+        ),
+    ],
+)
+def test_bad_lines_of_triples_are_left_out_and_named_where_it_is_asked(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    good: tuple[bytes, ...],
+    bad: tuple[bytes, ...],
+) -> None:
+    monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
+    file = tmp_path / name
+    file.write_bytes(good[0] + b"".join(bad) + good[1])
+    places = [f"not read: {file}: line {number}: " for number in range(2, 2 + len(bad))]
+    for command in ("import", "index"):
+        assert run(command, file, "--out", tmp_path / f"{command}-whole")[0] == 2
+        status, output, errors = run(command, file, "--out", tmp_path / command, "--skip-bad", "--json")
+        lines = [line for line in errors.splitlines() if "not read" in line]
+        assert status == 3
+        assert len(lines) == len(places)
+        assert all(place in line for place, line in zip(places, lines, strict=True))
+        document = json.loads(output)
+        assert (document.get("triples") or document["statistics"]["triples"]) == 2
+        assert [each["source"] for each in document["bad"]] == [str(file)] * len(bad)
+    assert run("verify", tmp_path / "import")[0] == run("verify", tmp_path / "index")[0] == 0
+
+
+def test_nothing_is_left_of_a_document_that_is_not_imported(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    lines = [
+        {"id": "a", "title": "A", "sentences": ["One."], "triples": [{"head": "a", "relation": "b", "tail": "c"}]},
+        {"id": "b", "title": "B", "triples": [{"head": "a", "relation": "b", "tail": "c", "sentence": 9}]},
+        {"id": "c", "title": "A", "sentences": ["One."], "triples": []},  # the words of `a`, and other triples
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status, _, errors = run("import", file, "--out", tmp_path / "graph", "--skip-bad")
+    assert (status, errors.count("not read")) == (3, 2)
+    with TripleStore.open(tmp_path / "graph", mode="read") as graph:
+        assert [document.id for document in graph.documents()] == ["a"]
+
+
+def test_a_fault_of_turtle_is_an_error_and_so_are_more_bad_lines_than_can_be_named(run: Run, tmp_path: Path) -> None:
+    turtle, other = tmp_path / "a.ttl", tmp_path / "a.tsv"
+    turtle.write_text("<urn:a> <urn:b> <urn:c> .\n<urn:a> <urn:b> oops .\n")
+    other.write_bytes(b"x\n" * 100_001)
+    for file, said in ((turtle, "a.ttl:2: "), (other, "so are 100,000 lines before it")):
+        status, _, errors = run("import", file, "--out", tmp_path / "graph", "--skip-bad")
+        assert status == 2
+        assert said in errors
         assert errors.count("\n") == 1

@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
+from pytrace.documents.reader import ReadReport, skipping
 from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin, Unit
@@ -74,16 +75,16 @@ def export_format(target: Path | BinaryIO, name: str | None) -> str:
     return graph_format(target if isinstance(target, Path) else Path(), name)
 
 
-def read_graph(writer: Writer, path: Path, kind: str) -> None:
-    """Read a file of a graph into the transaction of an import."""
+def read_graph(writer: Writer, path: Path, kind: str, report: ReadReport | None = None) -> None:
+    """Read a file of a graph into the transaction of an import, with a report but for the lines that cannot be read."""
     if kind == "jsonl":
-        _read_jsonl(writer, path)
+        _read_jsonl(writer, path, report)
     elif kind == "tsv":
         with writer.loose_triples(path) as put:
-            for _, triple in read_tsv(path):
+            for _, triple in read_tsv(path, report):
                 put(triple)
     else:
-        read_rdf(writer, path, kind=kind)
+        read_rdf(writer, path, kind, report)
 
 
 def graph_format(path: Path, name: str | None) -> str:
@@ -107,20 +108,21 @@ def input_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, report: ReadReport | None = None) -> Iterator[tuple[int, str]]:
     """Iterate over (line number, line without its end) of a UTF-8 file, empty lines left out."""
     with path.open("rb") as stream:
         for number, line in lines_of(stream, path):
-            try:
-                text = line.decode()
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8",
-                    path=path,
-                    line=number,
-                ) from error
-            if text:
-                yield number, text
+            with skipping(path, report):
+                try:
+                    text = line.decode()
+                except UnicodeDecodeError as error:
+                    raise DataError(
+                        f"byte {error.start + 1} of the line is not UTF-8; convert the file to UTF-8",
+                        path=path,
+                        line=number,
+                    ) from error
+                if text:
+                    yield number, text
 
 
 def write_jsonl(stream: BinaryIO, recipe: Recipe, documents: Iterable[StoredDocument]) -> None:
@@ -146,18 +148,19 @@ def _parse(text: str, kind: type[_Line], path: Path, line: int) -> _Line:
         ) from error
 
 
-def _read_jsonl(writer: Writer, path: Path) -> None:
-    for number, text in read_lines(path):
-        if number == 1 and '"pytrace_graph"' in text[:40]:
-            writer.take_recipe(_parse(text, _Header, path, number).recipe)
-            continue
-        record = _parse(text, _DocumentLine, path, number)
-        document = Document(record.id, record.title, record.sentences, record.source, record.origin or None)
-        triples = None if record.triples is None else [line.unit for line in record.triples]
-        try:
-            writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)
-        except InputError as error:
-            raise DataError(str(error), path=path, line=number) from error
+def _read_jsonl(writer: Writer, path: Path, report: ReadReport | None) -> None:
+    for number, text in read_lines(path, report):
+        with skipping(path, report):
+            if number == 1 and '"pytrace_graph"' in text[:40]:
+                writer.take_recipe(_parse(text, _Header, path, number).recipe)
+                continue
+            record = _parse(text, _DocumentLine, path, number)
+            document = Document(record.id, record.title, record.sentences, record.source, record.origin or None)
+            triples = None if record.triples is None else [line.unit for line in record.triples]
+            try:
+                writer.put(document, triples, record.statistics, state=EDITED if record.edited else EXTRACTED)
+            except InputError as error:
+                raise DataError(str(error), path=path, line=number) from error
 
 
 def read_triples(path: Path) -> list[Unit]:
@@ -201,20 +204,21 @@ def write_tsv(stream: BinaryIO, triples: Iterable[Unit]) -> None:
         stream.write(line.encode() + b"\n")
 
 
-def read_tsv(path: Path) -> Iterator[tuple[int, Unit]]:
+def read_tsv(path: Path, report: ReadReport | None = None) -> Iterator[tuple[int, Unit]]:
     """Iterate over (line number, triple) of a TSV file."""
-    for number, text in read_lines(path):
-        columns = text.split("\t")
-        if len(columns) != 3:
-            raise DataError(
-                f"{len(columns)} columns where head, relation and tail are wanted; put one tab between them",
-                path=path,
-                line=number,
-            )
-        try:
-            head, relation, tail = map(_unescape, columns)
-        except KeyError as error:
-            raise DataError(
-                f"unknown escape \\{error.args[0]}; write a backslash as \\\\", path=path, line=number
-            ) from error
-        yield number, unit_of(head, relation, tail)
+    for number, text in read_lines(path, report):
+        with skipping(path, report):
+            columns = text.split("\t")
+            if len(columns) != 3:
+                raise DataError(
+                    f"{len(columns)} columns where head, relation and tail are wanted; put one tab between them",
+                    path=path,
+                    line=number,
+                )
+            try:
+                head, relation, tail = map(_unescape, columns)
+            except KeyError as error:
+                raise DataError(
+                    f"unknown escape \\{error.args[0]}; write a backslash as \\\\", path=path, line=number
+                ) from error
+            yield number, unit_of(head, relation, tail)

@@ -52,20 +52,18 @@ class Writer:
         *,
         state: int = EXTRACTED,
     ) -> None:
-        """Store a document and, unless `triples` is None, its extraction."""
+        """Store a document and, unless `triples` is None, its extraction; nothing of one that is refused."""
         document, content_hash = prepare(document)
+        rows = None if triples is None else rows_of(document, triples)
         content = content_number(self.connection, document, content_hash)
+        if rows is not None and content in self._contents and stored_rows(self.connection, content) != rows:
+            raise InputError(
+                f"document {document.id!r} has the same words as one before it, but other triples; "
+                "give both the same triples, or change a title"
+            )
         place_document(self.connection, document, content, None)
         self.documents += 1
-        if triples is None:
-            return
-        rows = rows_of(document, triples)
-        if content in self._contents:
-            if stored_rows(self.connection, content) != rows:
-                raise InputError(
-                    f"document {document.id!r} has the same words as one before it, but other triples; "
-                    "give both the same triples, or change a title"
-                )
+        if rows is None or content in self._contents:
             return
         self._contents.add(content)
         if statistics is None:

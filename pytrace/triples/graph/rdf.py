@@ -26,13 +26,14 @@ from urllib.parse import quote, unquote_to_bytes
 
 import pyoxigraph as ox
 
+from pytrace.documents.reader import ReadReport, skipping
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import from_sql
 from pytrace.triples.graph.graph_records import StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
-from pytrace.triples.graph.rdf_nesting import open_rdf
+from pytrace.triples.graph.rdf_nesting import parse_rdf
 
 _FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
 _PREFIXES = {
@@ -141,12 +142,12 @@ CREATE TEMP TABLE labels (subject PRIMARY KEY, rank INTEGER NOT NULL, label NOT 
 _NOTED = tuple(_PREFIXES[name] for name in ("document", "sentence", "statement"))
 
 
-def read_rdf(writer: Writer, path: Path, *, kind: str) -> None:
-    """Read a file into the transaction of an import."""
+def read_rdf(writer: Writer, path: Path, kind: str, report: ReadReport | None) -> None:
+    """Read a file into the transaction of an import, with a report but for the lines of N-Triples that cannot be read."""
     connection = writer.connection
     for statement in _STAGING.split(";\n"):
         connection.execute(statement)
-    _stage(connection, path, kind)
+    _stage(connection, path, kind, report)
     reader = _Reader(connection, path)
     nodes = "SELECT subject, object FROM notes WHERE predicate = ?1 AND subject >= ?2 AND subject < ?3"
     documents = connection.execute(
@@ -177,14 +178,9 @@ def read_rdf(writer: Writer, path: Path, *, kind: str) -> None:
         connection.execute(f"DROP TABLE temp.{table}")
 
 
-def _stage(connection: sqlite3.Connection, path: Path, kind: str) -> None:
-    with open_rdf(path) as stream:
-        _stage_quads(connection, path, ox.parse(stream, format=_FORMATS[kind]))
-
-
-def _stage_quads(connection: sqlite3.Connection, path: Path, quads: Iterable[ox.Quad]) -> None:
-    try:
-        for quad in quads:
+def _stage(connection: sqlite3.Connection, path: Path, kind: str, report: ReadReport | None) -> None:
+    for quad in parse_rdf(path, kind, report):
+        with skipping(path, report):
             subject, predicate, target = quad.subject, quad.predicate.value, quad.object
             if isinstance(subject, ox.Triple) or isinstance(target, ox.Triple):
                 raise DataError(f"a triple within a triple cannot be read ({quad.triple}); state it alone", path=path)
@@ -210,10 +206,6 @@ def _stage_quads(connection: sqlite3.Connection, path: Path, quads: Iterable[ox.
                     "INSERT OR IGNORE INTO facts (subject, predicate, object) VALUES (?, ?, ?)",
                     (_term(subject), "<" + predicate, to_sql(_term(target))),
                 )
-    except SyntaxError as error:
-        raise DataError(
-            f"{' '.join(error.msg.split())[:300]}; repair the line", path=path, line=error.lineno
-        ) from error
 
 
 def _term(term: ox.NamedNode | ox.BlankNode | ox.Literal) -> str:

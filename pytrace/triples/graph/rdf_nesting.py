@@ -11,7 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import pyoxigraph as ox
+
+from pytrace.documents.reader import ReadReport
+from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError
+
+_FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
+_PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 # Data has one or two levels; the parser's stack overflows beyond some thousands.
 _DEEPEST = 100
@@ -43,6 +50,36 @@ def open_rdf(path: Path) -> Iterator[BinaryIO]:
             yield io.BufferedReader(cast(Any, _Checked(stream, path)), _CHUNK)
 
 
+def parse_rdf(path: Path, kind: str, report: ReadReport | None = None) -> Iterator[ox.Quad]:
+    """Iterate over the statements of a file; with a report, lines of N-Triples that cannot be read are named there and left out."""
+    if kind == "turtle" or report is None:
+        with open_rdf(path) as stream:
+            try:
+                yield from ox.parse(stream, format=_FORMATS[kind])
+            except SyntaxError as error:
+                raise unreadable(error, path) from error
+        return
+    # Line by line: behind a string without an end the parser would pass over good lines until the next quotation mark.
+    with path.open("rb") as stream:
+        for number, line in lines_of(stream, path):
+            with report.skipping(path):
+                try:
+                    if b"<<" in line:
+                        _Checked(io.BytesIO(line), path, number).readall()
+                    yield from list(ox.parse(line, format=_FORMATS[kind]))
+                except SyntaxError as error:
+                    raise unreadable(error, path, number) from error
+
+
+def unreadable(error: SyntaxError, path: Path, line: int | None = None) -> DataError:
+    """Say where an RDF file cannot be parsed."""
+    return DataError(
+        f"column {error.offset}: {' '.join(_PLACE.sub('', error.msg).split())[:300]}; repair the line",
+        path=path,
+        line=line or error.lineno,
+    )
+
+
 def _may_nest(stream: BinaryIO) -> bool:
     """Whether there is such a sign at all, which is told much sooner than where it stands."""
     last = b""
@@ -57,9 +94,10 @@ def _may_nest(stream: BinaryIO) -> bool:
 class _Checked(io.RawIOBase):
     """The bytes of a stream, looked at as they are read."""
 
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
+    def __init__(self, stream: BinaryIO, path: Path, line: int | None = None) -> None:
         self._stream = stream
         self._path = path
+        self._line = line
         self._left = b""
         self._within = b""
         self._depth = 0
@@ -103,7 +141,9 @@ class _Checked(io.RawIOBase):
             self._depth += 1
             if self._depth > _DEEPEST:
                 raise DataError(
-                    f"triples stand more than {_DEEPEST} deep within each other; state them alone", path=self._path
+                    f"triples stand more than {_DEEPEST} deep within each other; state them alone",
+                    path=self._path,
+                    line=self._line,
                 )
             return 2
         if sign.startswith(b">"):

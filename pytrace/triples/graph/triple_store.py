@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytrace.documents.reader import ReadReport
 from pytrace.errors import InputError
 from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql
@@ -213,16 +214,17 @@ class TripleStore(GraphReader):
                     raise self._unknown(document_id)
             collect_orphans(connection)
 
-    def import_(self, path: str | Path, *, format: str | None = None) -> int:
+    def import_(self, path: str | Path, *, format: str | None = None, report: ReadReport | None = None) -> int:
         """Read what `export` writes, or any RDF or TSV of triples, and return the number of documents.
 
         All of it is one transaction: after an error the graph is as it was. Triples that no document claims are kept
         under one document without sentences, which is named after the file. A graph without documents takes the
-        recipe of a JSONL file, too. DataError says which line of the file is malformed, or why it cannot be read.
+        recipe of a JSONL file, too. DataError says which line of the file is malformed, or why it cannot be read; with a
+        `report`, lines of TSV, JSONL and N-Triples that are malformed are left out and named in its `bad`.
         """
         kind = graph_format(Path(path), format)
         with input_errors(Path(path)), self.writer() as writer:
-            read_graph(writer, Path(path), kind)
+            read_graph(writer, Path(path), kind, report)
             return writer.documents
 
     @contextmanager
