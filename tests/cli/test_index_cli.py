@@ -434,6 +434,30 @@ def test_a_run_with_other_weights_is_another_run(index: Path) -> None:
     assert before["passages"] == after["passages"]
 
 
+def test_a_run_goes_on_over_an_index_whose_files_changed_and_whose_documents_did_not(
+    index: Path, docs: Path, tmp_path: Path, run: Run
+) -> None:
+    def settings(place: Path) -> dict[str, object]:
+        with closing(Corpus.open(place)) as corpus:
+            return index_settings(corpus, 5)
+
+    before, files = settings(index), sorted(path.name for path in index.iterdir())
+    (docs / "late.md").write_text("# Late\n\nA late page.")
+    assert run("index", "sync", index)[0] == 0
+    assert settings(index) != before
+    (docs / "late.md").unlink()
+    assert run("index", "sync", index)[0] == 0
+    assert sorted(path.name for path in index.iterdir()) != files
+    assert settings(index) == before
+    parts = [tmp_path / "1", tmp_path / "2"]
+    for number, part in enumerate(parts, 1):
+        assert run("index", "build", part, "--docs", docs, "--part", f"{number}/2")[0] == 0
+    assert run("index", "merge", tmp_path / "merged", *reversed(parts))[0] == 0
+    assert settings(tmp_path / "merged") == before
+    assert run("index", "build", tmp_path / "small", "--docs", docs, "--vectors", "int8")[0] == 0
+    assert settings(tmp_path / "small") != before
+
+
 def test_heads_of_triples_are_names_of_their_passages(tmp_path: Path, docs: Path, run: Run) -> None:
     (docs / "notes.md").write_text("# Notes\n\nIt rained. Orrin Vale bought Low Ferry in 1901.")
     graph, index = tmp_path / "graph", tmp_path / "named"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from pytrace.evaluation.scores.metrics import recall_at
 from pytrace.records import Document, Question
@@ -89,11 +90,12 @@ def retrieval_scores(questions: Sequence[Question]) -> Retrieval | None:
 
 
 def index_settings(corpus: IndexedCorpus, count: int) -> dict[str, Any]:
-    """Describe an index for the settings of a run, by what its files hold."""
-    digest = hashlib.sha256()
-    for entry in corpus.index.files:
-        digest.update(f"{entry.bytes} {entry.checksum}\n".encode())
-    own = corpus.index.directory / OWN_WEIGHTS
+    """Describe an index for the settings of a run by its documents, however they are spread over files, and how it is searched."""
+    index = corpus.index
+    digests = np.concatenate([np.empty((0, 16), np.uint8), *(segment.digests for segment in index.segments)])
+    digest = hashlib.sha256(index.manifest.vectors.encode())
+    digest.update(np.unique(digests.view("V16")).tobytes())
+    own = index.directory / OWN_WEIGHTS
     if own.is_file():
         digest.update(own.read_bytes())
     return {"passages": len(corpus), "given": count, "sha256": digest.hexdigest()}
