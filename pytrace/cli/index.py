@@ -38,7 +38,8 @@ _KG = (
 class Build(Command):
     """Index documents in DIR: passages, vectors, words, names and links.
 
-    A build that was killed goes on where it was, if it is called again. How documents were read is kept for 'index sync'.
+    A build that was killed goes on where it was, if it is called again; called again after its end, it does what 'index sync' does.
+    How documents were read is kept for that.
     Several processes each build a part in DIR.parts, which all of their machines must see, and the parts are merged; with --part,
     they may be started by anything else, and merged by 'index merge'.
     """
@@ -78,15 +79,19 @@ class Build(Command):
         kept = {**self.reading, "docs": [str(path) for path in docs], **({} if kg is None else {"kg": str(kg)})}
         encoder = self.models.encoder
         with IndexWriter(self.directory, encoder, create=True, vectors=self.vectors, reading=kept) as writer:
-            if writer.documents:
+            if writer.documents and _kept_reading(writer) != (self.reading, docs, kg):
                 raise InputError(
-                    f"{self.directory} holds {writer.documents:,} documents already; bring them up to date with 'pytrace index "
-                    f"sync {self.directory}', or add others with 'pytrace index add'"
+                    f"{self.directory} holds {writer.documents:,} documents already, of other files or read otherwise; bring them up "
+                    f"to date with 'pytrace index sync {self.directory}', or add others with 'pytrace index add'"
                 )
             if several:
                 return self._several(writer, docs, kg)
-            part = _part(self.part)
-            return _write(self.directory, writer, docs, self.reading, kg, part=part, skip_bad=self.skip_bad)
+            return self._here(writer, docs, kg)
+
+    def _here(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
+        # Of another part nothing may leave.
+        again, part = writer.documents > 0 and self.part is None, _part(self.part)
+        return _write(self.directory, writer, docs, self.reading, kg, again=again, part=part, skip_bad=self.skip_bad)
 
     def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
         from pytrace.engine import shards
@@ -104,6 +109,10 @@ class Build(Command):
             kg,
             self.skip_bad,
         )
+        if writer.documents:
+            result = self._here(writer, docs, kg)
+            built.clear()
+            return result
         if self.engine == "ray":
             building = shards.build_with_ray(built, address=self.ray_address)
         else:
@@ -167,7 +176,7 @@ class Sync(Command):
             docs = _absolute(self.docs) or known
             if not docs:
                 raise InputError(f"{self.directory} does not know where its documents are; give --docs FILE|FOLDER")
-            return _write(self.directory, writer, docs, reading, kg, all_of_them=True, skip_bad=self.skip_bad)
+            return _write(self.directory, writer, docs, reading, kg, again=True, skip_bad=self.skip_bad)
 
 
 class Add(Command):
@@ -328,7 +337,7 @@ def _write(
     reading: ReadOptions,
     kg: Path | None,
     *,
-    all_of_them: bool = False,
+    again: bool = False,
     part: tuple[int, int] = (1, 1),
     skip_bad: bool = False,
 ) -> Result:
@@ -347,9 +356,9 @@ def _write(
                 advance()
 
         writer.add(counted())
-    if all_of_them and skip_bad and report.bad:
+    if again and skip_bad and report.bad:
         common.remark("nothing is removed, since what cannot be read now may still be there")
-    elif all_of_them:
+    elif again:
         writer.remove_unseen()
     common.print_skipped(report)
     return _result(directory, writer.commit(), report, skip_bad=skip_bad)

@@ -39,8 +39,6 @@ class Work(NamedTuple):
     resume: tuple[str, ...] = ()
     environment: Callable[[Path], dict[str, str]] = lambda _: {}
     moments: int = 100
-    # What the command says where the signal before came behind its last commit.
-    done: str = "\0"
 
 
 def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]:
@@ -75,7 +73,6 @@ def works(workplace: Path, *, short: bool) -> Iterator[Work]:
         "index build",
         lambda place: ["index", "build", str(place / "index"), "--docs", str(rows), *one],
         lambda place: sound_index(place / "index"),
-        done="documents already",
     )
     yield Work(
         "models pull",
@@ -89,7 +86,6 @@ def works(workplace: Path, *, short: bool) -> Iterator[Work]:
         "index build in processes",
         lambda place: ["index", "build", str(place / "index"), "--docs", str(rows), "--processes", "2", *one],
         lambda place: sound_index(place / "index"),
-        done="documents already",
     )
     yield Work(
         "ask",
@@ -187,7 +183,7 @@ class Campaign:
             process.communicate()
             return f"did not end within {PATIENCE:g} s of {struck.name}"
         seconds = time.monotonic() - began
-        if process.returncode == 0 or self._work.done in errors:  # it had come to its end
+        if process.returncode == 0:  # it had come to its end
             self._begun += 1
             self._current = self._new_place(str(self._begun))
             return None
@@ -207,7 +203,7 @@ class Campaign:
         """Let the command come to its end, and compare what it made."""
         process = self._start(self._current)
         _, errors = process.communicate(timeout=PATIENCE)
-        if process.returncode and self._work.done not in errors:
+        if process.returncode:
             return f"cannot go on: exit status {process.returncode}, {errors[-500:]!r}"
         result = self._work.result(self._current)
         return None if result == self._result else f"made {str(result)[:200]}, not {str(self._result)[:200]}"

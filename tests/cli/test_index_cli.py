@@ -116,6 +116,19 @@ def test_single_documents_are_added_and_removed(index: Path, run: Run, tmp_path:
     assert "there is no document 'ash' in" in errors
 
 
+def test_a_build_that_is_called_again_follows_its_folder(index: Path, docs: Path, run: Run) -> None:
+    build = ("index", "build", index, "--docs", docs)
+    leftover = index.with_name("index.parts") / "1-of-2"
+    leftover.mkdir(parents=True)
+    for again in ((*build, "--processes", 2), build):
+        status, shown, errors = run(*again)
+        assert (status, errors) == (0, "")
+        assert "0 added, 0 replaced, 0 removed, 4 as before; 0 passages encoded" in shown
+    assert not leftover.parent.exists()
+    (docs / "low.md").unlink()
+    assert "1 removed, 3 as before" in run(*build)[1]
+
+
 def test_documents_that_cannot_be_read_leave_the_index_as_it_was(index: Path, run: Run, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"id": "a", "title": "A", "text": "One."}\n{"id": "b"\n')
@@ -169,8 +182,8 @@ def test_filters_hold_in_searches(index: Path, run: Run) -> None:
 def test_misuse_is_one_sentence(index: Path, docs: Path, run: Run, tmp_path: Path) -> None:
     for arguments, expected in (
         (
-            ("index", "build", index, "--docs", docs),
-            "holds 4 documents already; bring them up to date with 'pytrace index sync",
+            ("index", "build", index, "--docs", docs, "--passage-words", 50),
+            "holds 4 documents already, of other files or read otherwise; bring them up to date with 'pytrace index sync",
         ),
         (("index", "build", docs, "--docs", docs), "holds other files ("),
         (("index", "sync", tmp_path / "none"), "there is no index at"),
