@@ -68,6 +68,14 @@ def _repeats_key(handler: Any) -> None:
     _send(f"HTTP/1.1 401 {said.decode()}\nx-key: {said.decode()}\ncontent-length: {len(said)}", said)(handler)
 
 
+def _answers_key(handler: Any) -> None:
+    said = handler.headers.get("authorization", "")
+    choice = {"text": said, "message": {"content": said}, "finish_reason": "stop", "token_ids": [1]}
+    answer = json.dumps({"choices": [choice], "data": [{"id": said}], "tokens": [1]})
+    streamed = any(body.get("stream") for _, body, _ in getattr(handler.server, "seen", [])[-1:])
+    _send("HTTP/1.1 200 OK\nconnection: close", (f"data: {answer}\n\n" if streamed else answer).encode())(handler)
+
+
 _OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 _CHUNKED = _OK + b"transfer-encoding: chunked\r\n\r\n"
 _EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -109,6 +117,7 @@ MISBEHAVIOURS: dict[str, Callable[[Any], None]] = {
     "to wait for less than nothing": _send("HTTP/1.1 503 Busy\nretry-after: -99\ncontent-length: 0"),
     "to wait until words": _send("HTTP/1.1 429 Busy\nretry-after: Mon, 01 Jan 0001 00:00:00 +2359\ncontent-length: 0"),
     "the key": _repeats_key,
+    "the key for an answer": _answers_key,
     "escapes": _send("HTTP/1.1 400 Bad\nconnection: close", json.dumps({"error": _ESCAPES}, ensure_ascii=False).encode()),
     "raw escapes": _send(f"HTTP/1.1 500 {_ESCAPES[:12]}\nconnection: close", _ESCAPES.encode()),
     "an event of escapes": _send("HTTP/1.1 200 OK\nconnection: close", f"error: {_ESCAPES}\n\n".encode()),

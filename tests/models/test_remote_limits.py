@@ -227,6 +227,30 @@ def test_no_message_repeats_the_key(openai: Double, monkeypatch: pytest.MonkeyPa
     openai.trouble = trouble("/v1/models", 1, lambda one: one.reply(listing))
     with pytest.raises(InputError, match=r"has 2 models \(\[API key\], two\)"):
         RemoteModel(openai.url)
+    openai.trouble = trouble("/v1/models", 1, lambda one: one.reply({"data": listing["data"][:1]}))
+    with pytest.raises(ServerError, match="API key in a model's name"):
+        RemoteModel(openai.url)
+
+
+@pytest.mark.parametrize("kind", ["openai", "vllm"])
+def test_no_answer_repeats_the_key(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    server: Double = request.getfixturevalue(kind)
+    pieces = [f"It is {KEY[:9]}", f"{KEY[9:]}."]
+
+    def answer(one: Any) -> None:
+        if kind == "openai":
+            one.reply({"choices": [{"text": "".join(pieces), "finish_reason": "stop"}]})
+            return
+        events(one)
+        for piece, last in zip(pieces, (False, True), strict=True):
+            choice = {"text": piece, "token_ids": [1], "finish_reason": "stop" if last else None}
+            one.wfile.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
+
+    for key, hidden in ((KEY, "It is [API key]."), ("sk", f"It is {KEY}."), ("abcdef", f"It is {KEY}.")):
+        monkeypatch.setenv("PYTRACE_API_KEY", key)
+        with RemoteModel(server.url, attempts=1) as model:
+            server.trouble = trouble(COMPLETIONS, 1, answer)
+            assert model.generate(["The sky"], max_tokens=30)[0][0].text == hidden
 
 
 def test_a_key_that_leaves_this_machine_unencrypted_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

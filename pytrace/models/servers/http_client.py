@@ -72,10 +72,10 @@ class HttpClient:
         self._largest_answer = LARGEST_ANSWER if largest_answer is None else largest_answer
         self._http = httpx = _library()
         headers = {"accept-encoding": "identity", "user-agent": user_agent}
-        self._hide_key = _hider("")
+        self._hide_key, self.without_key = _hiders("")
         if key := os.environ.get(api_key_env):
             key = _checked_key(key, api_key_env)
-            self._hide_key = _hider(key)
+            self._hide_key, self.without_key = _hiders(key)
             headers["authorization"] = f"Bearer {key}"
             if self.parts.scheme == "http" and not _is_local(self.parts):
                 warnings.warn(
@@ -378,8 +378,8 @@ def _checked_key(key: str, variable: str) -> str:
     return key
 
 
-def _hider(key: str) -> Callable[[BaseException], None]:
-    """Return what takes a key out of a message and of those that led to it: a server may repeat what it was sent."""
+def _hiders(key: str) -> tuple[Callable[[BaseException], None], Callable[[str], str]]:
+    """Return what takes a key out of a message and of those that led to it, and out of a text: a server may repeat what it was sent."""
 
     # The key is in here, so that no attribute shows it.
     def hide(error: BaseException) -> None:
@@ -391,7 +391,11 @@ def _hider(key: str) -> Callable[[BaseException], None]:
                 each.args = tuple(said)
                 each = each.__cause__ or each.__context__
 
-    return hide
+    def text_without(text: str) -> str:
+        # A key that is a word, such as "ollama", is no secret, and may be an answer.
+        return text if len(key) < _SHORTEST_KEY or key.isalpha() else text.replace(key, _HIDDEN)
+
+    return hide, text_without
 
 
 def _is_local(parts: SplitResult) -> bool:

@@ -150,7 +150,8 @@ class RemoteModel(BaseModel, Closing):
             prompt = await self._fit(call.prompts[index], limit)
             seed = _seed(call.seed, index, copy)
             how = Sampling(limit, call.stop, call.temperature, call.top_p, seed, call.grammars[index])
-            return await self._server.write(prompt, how)
+            written, usage = await self._server.write(prompt, how)
+            return msgspec.structs.replace(written, text=self._client.without_key(written.text)), usage
 
         rows: list[list[Completion | None]] = [[None] * copies for _ in call.prompts]
 
@@ -237,6 +238,10 @@ async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tok
         model = names[0]
     elif names and model not in names:
         raise InputError(f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}")
+    if client.without_key(model) != model:
+        raise ServerError(
+            f"the server at {client.origin} has its API key in a model's name; give the model another name"
+        )
     listed: Mapping[str, Any] = next((entry for entry in models if entry["id"] == model), {})
     kind = dialect if dialect != "auto" else await _recognise(client, listed.get("owned_by"))
     server = _DIALECTS[kind](client, model, top_tokens)
