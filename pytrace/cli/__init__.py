@@ -1,7 +1,8 @@
 """The command line: parses and prints, and leaves the work to the library.
 
-Exit status 0 means done, 2 wrong usage or input that cannot be used, 3 done but for files that --skip-bad passed over, 130 and
-143 an end by SIGINT or SIGTERM, 1 anything else. Every failure is one sentence on stderr; ``PYTRACE_DEBUG=1`` adds the traceback.
+Exit status 0 means done, 2 wrong usage or input that cannot be used, 3 done but for files and lines that --skip-bad passed over,
+130 and 143 an end by SIGINT or SIGTERM, 1 anything else. Every failure is one sentence on stderr (``PYTRACE_DEBUG=1`` adds the
+traceback), but for a stdout whose reader left (``pytrace … | head``): that is 1 without a word, as in Python's own programs.
 `pytrace.__main__` runs it as a program of its own, which heeds signals; called from another program, it leaves them to that.
 """
 
