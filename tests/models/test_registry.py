@@ -28,6 +28,7 @@ from pytrace.errors import DataError, DownloadError, InputError, MissingDependen
 from pytrace.models import registry
 from pytrace.models.registry import downloads as sources
 from pytrace.models.registry import known_models as catalog
+from pytrace.models.registry import model_files
 from pytrace.models.registry.downloads import PullProgress, bytes_in
 
 CHUNKS = [bytes([65 + index]) * 3000 + os.urandom(5000) for index in range(3)]
@@ -224,6 +225,19 @@ def test_a_file_that_is_too_long_is_not_stored_to_its_end(world: World) -> None:
     world.describe(world.model(file))
     with pytest.raises(ModelFileError, match=f"of {len(MODEL) + 1:,} bytes, not"):
         registry.pull("m")
+
+
+def test_a_file_of_unknown_size_is_not_stored_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(model_files.MOST, "language-model", 1 << 20)
+    packed = world.whole(bytes(1 << 21), pinned=False)  # in a small wheel
+    for file in ({"path": "m.gguf", "sources": [{"uri": "/dev/zero"}]}, packed):
+        world.describe(world.model(file))
+        with pytest.raises(ModelFileError, match=r"more than 1,048,576 bytes arrive, .* into catalog\.json"):
+            registry.pull("m")
+        assert list(world.place().iterdir()) == [world.place() / ".lock"]
+    (world.files / "m").write_bytes(bytes(1 << 21))
+    world.describe(world.model({"path": "m.gguf", "sources": [{"uri": str(world.files / "m")}], "size": 1 << 21}))
+    registry.pull("m")
 
 
 @pytest.mark.parametrize("limit", [30_000, 100], ids=["while storing the model", "while storing the wheel"])
@@ -567,8 +581,12 @@ def test_a_hub_that_trickles_is_given_up_and_one_that_sends_too_much_is_refused(
     world.describe(world.model({"path": "m.gguf", "sources": [source], "sha256": sha256(b""), "size": 1000}))
     with pytest.raises(ModelFileError, match=r"more than the 1,000 bytes|of 31,457,284 bytes, not"):
         registry.pull("m")
-    hub.trickles = True
     world.describe(world.model({"path": "m.gguf", "sources": [source]}))
+    with monkeypatch.context() as bounds:
+        bounds.setitem(model_files.MOST, "language-model", 1000)
+        with pytest.raises(ModelFileError, match=r"more than 1,000 bytes arrive"):
+            registry.pull("m")
+    hub.trickles = True
     with pytest.raises(DownloadError, match=r"org/repo@rev1: only [\d,]+ bytes arrived within 2 s.*--timeout"):
         registry.pull("m", timeout=2.0)
     hub.trickles = False

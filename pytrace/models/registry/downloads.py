@@ -243,11 +243,12 @@ def _raise_if_full(said: str) -> None:
 
 
 class Watch(NamedTuple):
-    """Who hears of a download's bytes, the seconds in which some must come, and how many there may be."""
+    """Who hears of a download's bytes, the seconds in which some must come, and how many there may be: `largest`, or `most` if that is not known."""
 
     report: Callable[[int], None]
     seconds: float
     largest: int | None
+    most: int
 
     def run(
         self, command: Sequence[str], path: Path, what: str, *, copies: int, environment: Mapping[str, str]
@@ -281,9 +282,13 @@ class Watch(NamedTuple):
             there, now = bytes_in(path), time.monotonic()
             self.report(there)
             # What is on disk comes in blocks, and beside the file itself are notes of a few bytes.
-            if self.largest is not None and there > copies * self.largest + _LEAST:
-                raise ModelFileError(
-                    f"{what} was refused: more than the {self.largest:,} bytes that it has arrive; the source was changed or tampered with"
+            if there > copies * (self.most if self.largest is None else self.largest) + _LEAST:
+                raise (
+                    too_long(what, self.most)
+                    if self.largest is None
+                    else ModelFileError(
+                        f"{what} was refused: more than the {self.largest:,} bytes that it has arrive; the source was changed or tampered with"
+                    )
                 )
             if there - before >= _LEAST:
                 since, before = now, there
@@ -292,6 +297,14 @@ class Watch(NamedTuple):
                     f"{what}: only {max(there - before, 0):,} bytes arrived within {self.seconds:g} s; check the network, raise "
                     "--timeout, or pull again later"
                 )
+
+
+def too_long(what: str, most: int) -> ModelFileError:
+    """Return the error for a file of unknown size that goes on beyond all that is to be expected."""
+    return ModelFileError(
+        f"{what} was refused: more than {most:,} bytes arrive, and the catalog does not say how many it has; if they are right, write "
+        "them into catalog.json ('size', and 'download' where what travels is packed)"
+    )
 
 
 class PullProgress:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,8 @@ from pytrace.storage.locks import locked
 
 _BLOCK = 1 << 20
 _RECORD = ".pulled.json"
+# Bytes of a file whose size the catalog does not say: more than any single file of a model has that such machines run.
+MOST = {"language-model": 200 * 10**9, "encoder": 20 * 10**9}
 
 FileState = Literal["ok", "present", "missing", "wrong size", "wrong hash"]
 
@@ -96,12 +97,14 @@ def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgre
         if len(file.sources) == 1 and address.kind == "hf":
             # Straight into `partial`, so that a large file is neither stored nor begun twice.
             with progress.file(label, file.size) as report:
-                sources.hub_file(address, partial, Watch(report, timeout, file.size))
+                sources.hub_file(address, partial, Watch(report, timeout, file.size, MOST[model.role]))
             with partial.open("rb") as stream:
                 os.fsync(stream.fileno())
                 pin = _pin(stream)
         else:
-            pin = _joined(file, folder, partial, label, progress, timeout)
+            pin = _joined(model, file, folder, partial, progress, timeout)
+        if file.size is None and pin.size > MOST[model.role]:
+            raise sources.too_long(label, MOST[model.role])
         _accept(file, folder, label, pin)
     except BaseException as error:
         # A wrong hash must not be taken for a good start, and a full disk wants its room back; of anything else, whole
@@ -113,8 +116,9 @@ def _pull_file(model: Model, file: ModelFile, folder: Path, progress: PullProgre
     flush(target.parent)
 
 
-def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: PullProgress, timeout: float) -> _Pin:
+def _joined(model: Model, file: ModelFile, folder: Path, partial: Path, progress: PullProgress, timeout: float) -> _Pin:
     """Append the sources to `partial`, each checked as it arrives, and go on after those that it holds already."""
+    label, most = f"{model.name}/{file.path}", MOST[model.role]
     workspace = Path(tempfile.mkdtemp(prefix=".work-", dir=folder))
     several = len(file.sources) > 1
     try:
@@ -127,10 +131,10 @@ def _joined(file: ModelFile, folder: Path, partial: Path, label: str, progress: 
                 piece, length = hashlib.sha256(), 0
                 with (
                     progress.file(which, source.download) as report,
-                    sources.opened(source.uri, workspace, Watch(report, timeout, source.download)) as stream,
+                    sources.opened(source.uri, workspace, Watch(report, timeout, source.download, most)) as stream,
                 ):
                     # One byte more than there may be shows a file that is too long without storing all of it.
-                    for block in _blocks(stream, sys.maxsize if limit is None else limit + 1):
+                    for block in _blocks(stream, (most if limit is None else limit) + 1):
                         out.write(block)
                         whole.update(block)
                         piece.update(block)
