@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.errors import InputError, MissingDependencyError, WorkerError
+from pytrace.evaluation.run.ray_cluster import ray_folder
 from pytrace.evaluation.run.ray_engine import RayEngine
 from pytrace.evaluation.run.runner import RunStore, evaluate
 from tests.scripted_methods import (
@@ -89,6 +91,31 @@ def test_what_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'pytrace-rag\[ray\]'"):
         RayEngine(make, SIZES)
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_that_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytrace.evaluation.run.ray_cluster._LONGEST_FOLDER", len(str(tmp_path)))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "pytrace-ray-other").mkdir()  # who owns it, it does not say
+    held = "import time; from pytrace.evaluation.run import ray_cluster as one; one._LONGEST_FOLDER = 999\n"
+    held += "with one.ray_folder() as folder: print(folder, flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", held]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        (left / "session").mkdir()
+        try:
+            with ray_folder():
+                assert left.is_dir()
+        finally:
+            process.kill()
+    with ray_folder() as folder:
+        assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "pytrace-ray-other", Path(folder)])
+    assert [*tmp_path.iterdir()] == [tmp_path / "pytrace-ray-other"]
 
 
 RUN = """

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from pytrace.errors import InputError, MissingDependencyError
@@ -18,6 +21,8 @@ from pytrace.errors import InputError, MissingDependencyError
 _OBJECT_STORE_BYTES = 100_000_000
 # The path of a socket has at most 107 bytes, and Ray's below its folder some 70.
 _LONGEST_FOLDER = 15
+# Ray's folder, and the file in it that is locked as long as its process lives.
+_PREFIX, _OWNER = "pytrace-ray-", "owner.lock"
 # Nobody is told who uses Ray. What Ray says by itself goes nowhere; of processes that ended it would speak on stdout.
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -46,8 +51,7 @@ def ray_cluster(processors: int, address: str | None) -> Iterator[None]:
         yield
         return
     silent = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    place = "/tmp" if len(tempfile.gettempdir()) > _LONGEST_FOLDER else None
-    with tempfile.TemporaryDirectory(prefix="pytrace-ray-", dir=place, ignore_cleanup_errors=True) as folder:
+    with ray_folder() as folder:
         before = signal.getsignal(signal.SIGTERM)
         try:
             if address is None:
@@ -67,6 +71,34 @@ def ray_cluster(processors: int, address: str | None) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def ray_folder() -> Iterator[str]:
+    """Make a folder for Ray's files, and remove those that killed processes left."""
+    place = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= _LONGEST_FOLDER else "/tmp")
+    for left in place.glob(f"{_PREFIX}*"):
+        # Ray lets everybody write to its folder, so no link in it is followed.
+        with suppress(OSError), _opened(left / _OWNER, os.O_RDONLY | os.O_NOFOLLOW) as owner:
+            if left.lstat().st_uid == os.getuid():
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while the owner lives
+                shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / _OWNER
+        begun = path.with_suffix(".new")
+        with _opened(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL) as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            begun.rename(path)  # others see it locked, or not at all
+            yield folder
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def quiet(data: Any) -> None:
