@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 import time
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from pytrace.errors import StoreError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # How many seconds another process may write before this one gives up.
 PATIENCE = 30.0
@@ -20,6 +27,8 @@ PATIENCE = 30.0
 _SMALL = 4 << 20
 _CHECKSUM = "checksum"
 _MOST_REASON = 200
+# Of a log that are looked at together: some megabyte.
+_FRAMES = 256
 
 
 def checksum(*columns: str) -> str:
@@ -29,6 +38,8 @@ def checksum(*columns: str) -> str:
 
 def connect(name: str, **options: Any) -> sqlite3.Connection:
     """Connect to a file whose tables may have checksums."""
+    if not name.startswith((":memory:", "file:")):
+        _tell_broken_log(Path(name))
     connection: sqlite3.Connection = sqlite3.connect(name, timeout=PATIENCE, uri=name.startswith("file:"), **options)
     connection.create_function("row_checksum", -1, _row_checksum, deterministic=True)
     connection.create_function("fits", -1, _fits, deterministic=True)
@@ -37,6 +48,7 @@ def connect(name: str, **options: Any) -> sqlite3.Connection:
 
 def connect_to_read(file: Path, *, mode: Literal["ro", "rw"] = "ro", **options: Any) -> sqlite3.Connection:
     """Connect to a file that is there, on read-only media too; with "rw" SQLite leaves nothing beside the file where it may write."""
+    _tell_broken_log(file)
     uri = file.absolute().as_uri()
     connection = connect(f"{uri}?mode={mode}", **options)
     try:
@@ -213,6 +225,70 @@ def pending_log(file: Path) -> bool:
     """Whether there are changes in the write-ahead log that are not in the file yet."""
     log = file.with_name(file.name + "-wal")
     return log.exists() and log.stat().st_size > 0
+
+
+def _tell_broken_log(file: Path) -> None:
+    """Warn of changes that SQLite drops in silence: it takes the first frame of a log that is not whole for the log's end."""
+    log = file.with_name(file.name + "-wal")
+    if _is_broken(log):
+        time.sleep(0.1)  # a living writer may be about to write the rest of a frame
+        if _is_broken(log):
+            warnings.warn(
+                f"{log} is damaged: a byte has changed, or the machine went down; the last changes of {file.name} are lost, so do again "
+                "what was stored last",
+                UserWarning,
+                stacklevel=1,  # once, however often it is opened
+            )
+
+
+def _is_broken(log: Path) -> bool:
+    """Whether a commit stands behind the place up to which SQLite reads a log (see "The WAL File Format" at sqlite.org)."""
+    with suppress(OSError), log.open("rb") as stream:
+        header = stream.read(32)
+        if len(header) < 32:
+            return False
+        import numpy as np
+
+        magic, _, page, _, *salts, x, y = struct.unpack(">8I", header)
+        order = ">u4" if magic & 1 else "<u4"
+        sums = (np.frombuffer(header[:24], order).astype(np.uint32) @ _weights(6)[:6]).tolist()
+        if sums != [x, y] or page not in {1 << power for power in range(9, 17)}:
+            return bool(stream.read(1))
+        weights = _weights((8 + page) // 4)
+        (p, q), (r, s) = weights[-2:].tolist()
+        whole = True
+        while chunk := stream.read((24 + page) * _FRAMES):
+            frames = np.frombuffer(chunk[: len(chunk) // (24 + page) * (24 + page)], np.uint8).reshape(-1, 24 + page)
+            # Its page, the file's size where it commits, salts and sums.
+            heads = np.ascontiguousarray(frames[:, :24]).view(">u4")
+            ours = heads[:, 2:4] == salts
+            first = 0
+            if whole:
+                words = np.concatenate([frames[:, :8], frames[:, 24:]], axis=1).view(order).astype(np.uint32)
+                added, due = (words @ weights[:-2]).tolist(), heads[:, 4:6].tolist()
+                while whole and first < len(frames):
+                    a, b = added[first]
+                    x, y = (p * x + r * y + a) & 0xFFFFFFFF, (q * x + s * y + b) & 0xFFFFFFFF
+                    whole = due[first] == [x, y] and bool(ours[first].all())
+                    first += whole
+            # What a rollback or an older log left has no commit of these salts.
+            if (ours[first:].any(axis=1) & (heads[first:, 1] != 0)).any():
+                return True
+    return False
+
+
+@cache
+def _weights(words: int) -> NDArray[np.uint32]:
+    """Return what each word adds to both sums of SQLite's checksum, modulo 2^32, and in two more rows what the sums before it add."""
+    # Each pair of words makes the sums x, y into x + y + a, x + 2y + a + b: rows from the last pair to the first.
+    import numpy as np
+
+    rows, (p, q, r, s) = list[list[int]](), (1, 0, 0, 1)
+    for _ in range(words // 2):
+        rows += [[q, s], [p + q, r + s]]
+        p, q, r, s = p + q, (p + 2 * q) & 0xFFFFFFFF, r + s, (r + 2 * s) & 0xFFFFFFFF
+    rows = [*reversed(rows), [p, r], [q, s]]
+    return np.array(rows, dtype=np.uint64).astype(np.uint32)
 
 
 @contextmanager
