@@ -18,7 +18,7 @@ from pytrace.certify import gold_paths, response_files
 from pytrace.certify.response_parsing import parse_response
 from pytrace.chain_of_evidence.feature_extraction import read_features
 from pytrace.cli.shared_options import _settings_of
-from pytrace.documents import content_phrases, read_documents, sentence_subject, split_sentences
+from pytrace.documents import ReadReport, content_phrases, read_documents, sentence_subject, split_sentences
 from pytrace.documents.filters import parse_filters
 from pytrace.documents.foreign import SUFFIXES, ForeignReader
 from pytrace.documents.languages import detect_language
@@ -314,6 +314,7 @@ TARGETS: dict[str, Target] = {
         for suffix, texts in {"nt": _NT, "ttl": (_TTL, *_NT), "tsv": ("a\tb\tc\\n\n",), "jsonl": _GRAPH_LINES}.items()
         for what, read in {
             "graph": lambda path: list(read_source(path).triples),
+            "graph but for bad lines": lambda path: list(read_source(path, report=ReadReport()).triples),
             "SPARQL store": KnowledgeStore.load,
             "import": _import,
         }.items()
