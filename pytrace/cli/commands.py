@@ -15,7 +15,7 @@ import click
 from pytrace.cli import common
 
 if TYPE_CHECKING:
-    from pytrace.documents.reader import Skipped
+    from pytrace.documents.read_report import Skipped
 
 # Types that commands name but that only their rooms can import, too slowly for `--help`; such attributes say `type=`.
 _UNLOADED = {"MethodName": object}

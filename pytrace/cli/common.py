@@ -29,7 +29,7 @@ from pytrace.storage import text as texts
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
-    from pytrace.documents.reader import Skipped
+    from pytrace.documents.read_report import Skipped
 
 _R = TypeVar("_R")
 

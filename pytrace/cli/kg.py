@@ -17,7 +17,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
 from pytrace.cli.kg_build import Build
 from pytrace.cli.shared_options import ENCODER
-from pytrace.documents.reader import ReadReport
+from pytrace.documents.read_report import ReadReport
 from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Triple, Unit

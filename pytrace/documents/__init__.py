@@ -2,7 +2,8 @@
 
 from pytrace.documents.chunks import DocumentChunk, split_document
 from pytrace.documents.phrases import Phrase, content_phrases, is_pronoun, sentence_subject
-from pytrace.documents.reader import ReadReport, Skipped, read_documents
+from pytrace.documents.read_report import ReadReport, Skipped
+from pytrace.documents.reader import read_documents
 from pytrace.documents.sentences import clean_text, split_sentences
 
 __all__ = [

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 import pyoxigraph as ox
 
-from pytrace.documents.reader import ReadReport, skipping
+from pytrace.documents.read_report import ReadReport, skipping
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
 from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign

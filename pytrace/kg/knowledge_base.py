@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.documents.reader import ReadReport
+from pytrace.documents.read_report import ReadReport
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kg.building import Building
 from pytrace.kg.columns import Columns, compile_triples

@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
-from pytrace.documents.reader import ReadReport, skipping
+from pytrace.documents.read_report import ReadReport, skipping
 from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin, Unit

@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import pyoxigraph as ox
 
-from pytrace.documents.reader import ReadReport, skipping
+from pytrace.documents.read_report import ReadReport, skipping
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql

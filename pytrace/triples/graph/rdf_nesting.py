@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 import pyoxigraph as ox
 
-from pytrace.documents.reader import ReadReport
+from pytrace.documents.read_report import ReadReport
 from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError
 

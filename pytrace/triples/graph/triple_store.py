@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytrace.documents.reader import ReadReport
+from pytrace.documents.read_report import ReadReport
 from pytrace.errors import InputError
 from pytrace.records import Document, Unit
 from pytrace.storage.text import to_sql
