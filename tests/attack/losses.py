@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytrace.errors import PytraceError
-from tests.attack.flips import STORES
+from tests.attack._stores import STORES
 from tests.attack.frame import Attack
 
 # The remains of builds are no store that is made.
