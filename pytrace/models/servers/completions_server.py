@@ -18,18 +18,8 @@ from numpy.typing import NDArray
 from pytrace.errors import LogitsUnavailableError, ModelError, ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.llama.generation import LONGEST_PERIOD, REPEATED_TIMES, REPEATED_TOKENS
-from pytrace.models.servers.dialects import (
-    FORCED,
-    PROBE,
-    Logprobs,
-    Rendered,
-    Sampling,
-    ServerDialect,
-    TokenizingDialect,
-    finish_of,
-    log_probability,
-    option_scores,
-)
+from pytrace.models.servers.dialects import FORCED, PROBE, Rendered, Sampling, ServerDialect, TokenizingDialect
+from pytrace.models.servers.server_answers import Logprobs, finish_of, log_probability, option_scores
 from pytrace.records import Usage
 
 # A token of any language's usual text has at least about three bytes: an estimate on the safe side.

@@ -15,19 +15,8 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt
-from pytrace.models.servers.dialects import (
-    FORCED,
-    Count,
-    Finish,
-    Rendered,
-    Sampling,
-    TokenizingDialect,
-    Writing,
-    log_probability,
-    marked,
-    option_scores,
-    shaped,
-)
+from pytrace.models.servers.dialects import FORCED, Rendered, Sampling, TokenizingDialect, Writing, marked
+from pytrace.models.servers.server_answers import Count, Finish, log_probability, option_scores, shaped
 from pytrace.records import Usage
 
 _FIELDS = ["content", "tokens", "completion_probabilities", "timings", "stop_type", "tokens_predicted", "stop"]

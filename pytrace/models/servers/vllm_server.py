@@ -16,17 +16,12 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt, without_system
-from pytrace.models.servers.dialects import (
-    PROBE,
+from pytrace.models.servers.dialects import PROBE, Rendered, Sampling, TokenizingDialect, Writing, marked
+from pytrace.models.servers.server_answers import (
     Logprobs,
     OpenAiAnswer,
-    Rendered,
-    Sampling,
-    TokenizingDialect,
-    Writing,
     finish_of,
     log_probability,
-    marked,
     option_scores,
     shaped,
     usage_of,
