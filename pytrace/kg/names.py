@@ -10,7 +10,7 @@ from pytrace.documents.languages import UNSPACED
 
 # Each character of a script that puts no space between words is a token of its own.
 _TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
-_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]*[/#:][^\s]*")
+_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s/#:]*[/#:]\S*")
 _DOTTED = re.compile(r"[^\s.]+(?:\.[^\s.]+)+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

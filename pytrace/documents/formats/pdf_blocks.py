@@ -22,7 +22,7 @@ _SAME_SIZE = 0.06
 _NO_HEADING = re.compile(r"[.,;:!?]$|^\W*$")
 # A word that a line's end parts: by a hyphen that may be the word's own, or by one that is there for the line's end alone.
 # PDFium marks either kind as U+FFFE or U+0002.
-_PARTED = re.compile(r"([\w-]*\w)(?:([-\u2010\ufffe\x02])|\u00ad)$")
+_PARTED = re.compile(r"(?<![\w-])([\w-]*\w)(?:([-\u2010\ufffe\x02])|\u00ad)$")
 _WORD = re.compile(r"\w+(?:[-\u2010]\w+)*")
 
 
