@@ -36,9 +36,12 @@ def main() -> int:
     for part in arguments.parts or PARTS:
         begun, before = time.monotonic(), survived + len(fallen)
         with tempfile.TemporaryDirectory(prefix=f"attack-{part}-") as workplace:
-            for attack in attacks(part, Path(workplace), arguments.seed, short=arguments.short):
+            tried = attacks(part, Path(workplace), arguments.seed, short=arguments.short)
+            for number, attack in enumerate(tried):
                 if arguments.only not in attack.name:
                     continue
+                if sys.stderr.isatty():
+                    print(f"\r{part}: {number} of {len(tried)}", end="\r", file=sys.stderr)
                 if wrong := attack.run():
                     fallen.append(f"{part}: {attack.name}: {wrong}")
                     print(fallen[-1], flush=True)
