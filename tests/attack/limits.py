@@ -45,7 +45,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
     lines = [random.choice(COMMANDS)] if short else COMMANDS
     for line in lines:
         for what, (which, (least, most)) in LIMITS.items():
-            for _ in range(1 if short else 8):
+            for _ in range(1 if short else 3):
                 limits = {
                     which: int(least * (most / max(1, least)) ** random.random()) if least else random.randrange(most)
                 }
