@@ -249,7 +249,7 @@ def scores(run: Path) -> object:
     """Return what a run found, but for what it cost."""
     shown("report", str(run))
     with (run / "questions.csv").open(newline="") as file:
-        return [(row["question_id"], row["answer"], row["f1"]) for row in csv.DictReader(file)]
+        return sorted((row["question_id"], row["answer"], row["f1"]) for row in csv.DictReader(file))
 
 
 def home(place: Path) -> dict[str, str]:
