@@ -86,7 +86,9 @@ def joined(sentence: str, first: str, second: str) -> str:
     return f"{sentence[: spans[0][1]]} and {sentence[spans[1][0] :]}"
 
 
-_CLAUSES = re.compile(r"(?:[,;:]\s+|\s+[-–—]\s+|\s+(?=(?:and|but|which|who|where|when|because)\s)|\s*(?=\())")
+_CLAUSES = re.compile(
+    r"[,;:]\s+|(?<!\s)\s+(?:[-–—]\s+|(?=(?:and|but|which|who|where|when|because)\s))|(?:(?<!\s)\s+)?(?=\()"
+)
 
 
 def clauses_cut(sentence: str, keep: Sequence[str]) -> list[str]:
