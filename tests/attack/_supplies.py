@@ -60,6 +60,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "kg index": ("kg.tsv", "--out", "new.kb"),
     "kg remove": ("kg", "no-such-document"),
     "kg show": ("kg",),
+    "kg verify": ("kb",),
     "docs show": ("docs",),
     "train evaluate": ("--generator", "noise", "--data", "questions.jsonl"),
     "train query-generator": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),

@@ -35,7 +35,6 @@ SURROUNDINGS: dict[str, dict[str, str]] = {
     "an old language": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0"},
     "a narrow terminal": {"COLUMNS": "1", "TERM": "dumb"},
     "Python without assertions": {"PYTHONOPTIMIZE": "2"},
-    "warnings as errors": {"PYTHONWARNINGS": "error"},
 }
 
 
