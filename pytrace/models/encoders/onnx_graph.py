@@ -41,6 +41,8 @@ _LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])(?=([^\x00]{1,127}))", 
 # onnxruntime's fused form of an addition and a layer normalisation takes 6 times as long on a CPU as the two by themselves
 # (1.31, MiniLM, by its own profile: 13% of a run beside 2%): its sums are not vectorised.
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]
+# What onnxruntime says where memory is short.
+NO_MEMORY = re.compile("bad_alloc|allocate memory")
 # Errors arrive as exceptions; the same on stderr would be said twice.
 _SILENT = 4
 
@@ -209,6 +211,8 @@ def _load(path: Path, providers: list[str], threads: int) -> Any:
         for item in (*session.get_inputs(), *session.get_outputs()):
             str((item.name, item.type, item.shape))  # may be no UTF-8
     except Exception as error:  # onnxruntime raises classes of its own that share no base
+        if NO_MEMORY.search(str(error)):
+            raise MemoryError(f"there is no memory for {path}") from error
         raise ModelFileError(
             f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
         ) from error

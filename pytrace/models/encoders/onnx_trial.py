@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import tokenizers
 
 from pytrace.errors import ModelFileError
 from pytrace.models import registry, trial
-from pytrace.models.encoders.onnx_graph import Gives, OnnxGraph, runtime_version
+from pytrace.models.encoders.onnx_graph import NO_MEMORY, Gives, OnnxGraph, runtime_version
 
 # Texts of none, one and several tokens, of a word that is none, and of letters and marks that tokenizers treat each their own way.
 _TEXTS = [
@@ -23,7 +22,6 @@ _TEXTS = [
 ]
 # A graph is kept as it was read, as it is run, and rearranged for the processor; a batch of three tokens takes next to nothing.
 _MEMORY, _COPIES = 2 << 30, 8
-_NO_MEMORY = re.compile("bad_alloc|allocate memory")
 
 
 def check_model(directory: Path, parts: Sequence[Path], gives: Gives) -> None:
@@ -58,7 +56,7 @@ def _tried(use: Callable[..., None], *arguments: str) -> str:
             return f"panicked: {' '.join(str(error).split())[:200]}"
         if not isinstance(error, Exception):
             raise
-        if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+        if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
             return "wanted more memory than a model of its size takes"
     return ""  # what is told in words is told again, better, when that process loads the model
 
