@@ -33,17 +33,8 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
     chosen = [*TOKENIZERS][:1] if short else [*GRAPHS, *TOKENIZERS]
     for what in chosen:
         place = make_hostile(workplace / what.replace(" ", "-"), what)
-        arguments = [
-            "index",
-            "build",
-            f"{place}-index",
-            "--docs",
-            workplace / "it.txt",
-            "--encoder",
-            place,
-            "--threads",
-            "1",
-        ]
+        documents = ["--docs", workplace / "it.txt"]
+        arguments = ["index", "build", f"{place}-index", *documents, "--encoder", place, "--threads", "1"]
         yield Attack(
             f"encoder: {what}",
             lambda arguments=arguments: command(

@@ -45,10 +45,8 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
     for line in lines:
         for what, (which, (least, most)) in LIMITS.items():
             for _ in range(1 if short else 3):
-                limits = {
-                    which: int(least * (most / max(1, least)) ** random.random()) if least else random.randrange(most)
-                }
-                yield Attack(f"{line}: {limits[which]:,} of {what}", partial(_run, supplies, line, limits, {}))
+                value = int(least * (most / least) ** random.random()) if least else random.randrange(most)
+                yield Attack(f"{line}: {value:,} of {what}", partial(_run, supplies, line, {which: value}, {}))
         for what, environment in SURROUNDINGS.items():
             if not short:
                 yield Attack(f"{line}: {what}", partial(_run, supplies, line, {}, environment))
