@@ -31,7 +31,7 @@ class ReadReport(msgspec.Struct):
     `documents` counts those given out, `empty` those without text, `duplicates` those met before with the same title
     and words, `filtered` those that a filter left out, `other_files` the files of a folder that hold no documents. `skipped`
     names the first thousand of all but the filtered, `warnings` what of a document was not read, or by guessing. `bad` names the
-    files that hold documents, or should, and could not be read, or not to their end.
+    files that hold documents, or should, and could not be read, or not to their end, and the lines of triples left out.
     """
 
     documents: int = 0
@@ -53,7 +53,7 @@ class ReadReport(msgspec.Struct):
         self.warnings += [f"{path}: {warning}" for warning in warnings][: _LISTED - len(self.warnings)]
 
     def add_bad(self, path: Path, error: Exception) -> None:
-        """Name a file that could not be read, or not to its end."""
+        """Name a file, or the line of one that the error has, that could not be read."""
         line = getattr(error, "line", None)
         reason = str(error).removeprefix(f"{path}: " if line is None else f"{path}:{line}: ")
         self.bad.append(Skipped(str(path), "", reason if line is None else f"line {line}: {reason}"))

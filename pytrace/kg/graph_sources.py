@@ -25,7 +25,7 @@ from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import graph_format, input_errors, read_lines, read_tsv
-from pytrace.triples.graph.rdf_nesting import parse_rdf
+from pytrace.triples.graph.rdf_parsing import parse_rdf
 
 _STORE = "graph.db"
 

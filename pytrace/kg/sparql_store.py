@@ -18,7 +18,7 @@ from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.terms import ALIASES, LABELS, NAMING, PROVENANCE, VOCABULARY, is_foreign, key_of, named_by, node_of
 from pytrace.records import Triple
 from pytrace.triples.graph.exchange import input_errors
-from pytrace.triples.graph.rdf_nesting import open_rdf, unreadable
+from pytrace.triples.graph.rdf_parsing import open_rdf, unreadable
 
 _TYPE = ox.NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _DOCUMENT = ox.NamedNode(f"{VOCABULARY}Document")

@@ -147,7 +147,7 @@ def _serve(folder: Path) -> None:
             said = _trial(target, path, well=number == 0)
             signal.alarm(0)
             if said:
-                said = re.sub(r"\d+", "0", said)  # which differ
+                said = re.sub(r"\d+", "0", said)  # sizes and places are of one trial each
                 if not wrong[said]:
                     path.rename(folder / f"{place.name}-{seed}-{number}")
                 wrong[said] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -208,6 +209,8 @@ def fails_with(error: BaseException) -> click.Command:
         (FileNotFoundError(2, "No such file or directory", "x.txt"), 2, "x.txt: no such file"),
         (OSError(28, "No space left on device", "out"), 1, "free some room"),
         (MemoryError(), 1, "not enough memory"),
+        (RuntimeError("can't start new thread"), 1, "no thread can be started; use fewer --threads"),
+        (OSError(errno.EMFILE, "Too many open files", "a"), 1, "a: too many open files; raise the limit ('ulimit -n')"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (ZeroDivisionError("two\nlines"), 1, "unexpected ZeroDivisionError (two lines)"),
     ],

@@ -91,6 +91,12 @@ def test_a_hyphen_stays_where_the_word_has_it_elsewhere(tmp_path: Path) -> None:
     )
 
 
+def test_a_long_word_at_a_line_s_end_takes_no_quadratic_time(tmp_path: Path) -> None:
+    lines = [("It begins " + "_" * 200_000, "Helvetica", 20), ("and goes on.", "Helvetica", 12)]
+    (document,) = read_documents(write_lines(tmp_path / "a.pdf", *lines), words=10_000)
+    assert document.text.endswith("_ and goes on.")
+
+
 def test_a_bold_line_by_itself_is_a_heading(tmp_path: Path) -> None:
     lines = [
         ("The coast", "Helvetica-Bold 20", 20),

@@ -56,6 +56,10 @@ def test_any_text_is_searched_as_by_trying_everything(names: list[str], texts: l
     assert MentionIndex.of(names).find(texts) == [mentions_by_trying(names, text) for text in texts]
 
 
+def test_a_long_key_that_is_nearly_an_iri_takes_no_quadratic_time() -> None:
+    assert entity_name("a:" + "/" * 2_000_000 + " x").startswith("a:/")
+
+
 def test_places_are_in_the_normal_form() -> None:
     index = MentionIndex.of(["Ada_Foah", "Foah", "ADA FOAH"])
     text = "  He left\u00a0Ada-Foah's fort; Foah!"

@@ -290,7 +290,7 @@ def test_rules_rewrite_sentences() -> None:
     assert joined("Lima traded with Ada.", "Ada", "Lima") == "Lima and Ada."
     assert joined("Only Ada.", "Ada", "Lima") == ""
     assert blanked("He was Laura Kirk.", ["Laura Kirk"]) == "He was somebody."
-    assert not clauses_cut(f"Ada{' ' * 100_000}Foah", [])  # in no quadratic time
+    assert not clauses_cut(f"Ada{' ' * 1_000_000}Foah", [])  # in no quadratic time
     cuts = clauses_cut("Ada Foah is a town, which lies in Ghana, and it has a fort.", ["Ada Foah"])
     assert cuts == ["Ada Foah is a town, and it has a fort.", "Ada Foah is a town, which lies in Ghana."]
     assert clauses_cut("One.", []) == []

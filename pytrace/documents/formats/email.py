@@ -15,7 +15,7 @@ from pytrace.documents.text_files import encoding_of
 from pytrace.errors import DataError
 
 _METADATA = {"from": "author", "to": "to", "cc": "cc", "message-id": "message_id", "in-reply-to": "in_reply_to"}
-# Of which 10,000 characters name some 200 recipients.
+# Characters, which hold the addresses of some 200 recipients.
 _LONGEST_HEADER = 10_000
 
 
@@ -45,6 +45,10 @@ def read_email(path: Path) -> Extracted:
             blocks = [Block(read.title, level=read.level), *read.blocks] if read.title else list(read.blocks)
     attached = [clean_text(part.get_filename() or part.get_content_type()) for part in message.iter_attachments()]
     warnings = [f"its attachments are not read: {', '.join(attached[:10])}"] if attached else []
+    if cut := [name for name, value in message.raw_items() if len(value) == _LONGEST_HEADER]:
+        warnings.append(
+            f"{_LONGEST_HEADER:,} characters are read of its headers {', '.join(map(clean_text, cut[:10]))}"
+        )
     return Extracted(_header(message, "subject"), blocks, metadata=_metadata(message, attached), warnings=warnings)
 
 

@@ -22,9 +22,8 @@ def check_file(path: Path) -> None:
 
 def _load(path: str) -> str:
     """Load a model and evaluate two tokens, as the process that called would."""
-    with contextlib.suppress(
-        Exception
-    ):  # what is told in words is told again, better, when that process loads the file
+    # What is told in words is told again, better, when that process loads the file.
+    with contextlib.suppress(Exception):
         _evaluate(LlamaRuntime(Path(path), cells=512, sequences=8, batch=64, threads=1))
     return ""
 

@@ -243,7 +243,7 @@ def _raise_if_full(said: str) -> None:
 
 
 class Watch(NamedTuple):
-    """Who hears of a download's bytes, the seconds in which some must come, and how many there may be: `largest`, or `most` if that is not known."""
+    """Who hears of a download's bytes, the seconds in which some must come, and how many there are (`largest`) or may be (`most`)."""
 
     report: Callable[[int], None]
     seconds: float
@@ -283,12 +283,10 @@ class Watch(NamedTuple):
             self.report(there)
             # What is on disk comes in blocks, and beside the file itself are notes of a few bytes.
             if there > copies * (self.most if self.largest is None else self.largest) + _LEAST:
-                raise (
-                    too_long(what, self.most)
-                    if self.largest is None
-                    else ModelFileError(
-                        f"{what} was refused: more than the {self.largest:,} bytes that it has arrive; the source was changed or tampered with"
-                    )
+                if self.largest is None:
+                    raise too_long(what, self.most)
+                raise ModelFileError(
+                    f"{what} was refused: more than the {self.largest:,} bytes that it has arrive; the source was changed or tampered with"
                 )
             if there - before >= _LEAST:
                 since, before = now, there

@@ -33,9 +33,8 @@ from pytrace.storage.text import to_sql
 from pytrace.triples.graph.database import from_sql
 from pytrace.triples.graph.graph_records import StoredDocument, row_of, unit_of
 from pytrace.triples.graph.graph_writer import EDITED, EXTRACTED, Writer
-from pytrace.triples.graph.rdf_nesting import parse_rdf
+from pytrace.triples.graph.rdf_parsing import RDF_FORMATS, parse_rdf
 
-_FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
 _PREFIXES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
@@ -85,7 +84,7 @@ def write_rdf(
     """Write a graph as it is streamed from the store."""
     statements = chain(_statements(documents), _labels("entity", entities), _labels("relation", relations))
     prefixes = _PREFIXES if kind == "turtle" else None
-    ox.serialize(statements, output=stream, format=_FORMATS[kind], prefixes=prefixes)
+    ox.serialize(statements, output=stream, format=RDF_FORMATS[kind], prefixes=prefixes)
 
 
 def _statements(documents: Iterable[StoredDocument]) -> Iterator[ox.Triple]:

@@ -1,4 +1,4 @@
-"""RDF files on their way to the parser, which recurses into triples within triples and would end the process: these are counted first."""
+"""RDF files parsed. The parser recurses into triples within triples and would end the process, so these are counted first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytrace.documents.read_report import ReadReport
 from pytrace.documents.text_files import lines_of
 from pytrace.errors import DataError
 
-_FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
+RDF_FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
 _PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 
 # Data has one or two levels; the parser's stack overflows beyond some thousands.
@@ -55,7 +55,7 @@ def parse_rdf(path: Path, kind: str, report: ReadReport | None = None) -> Iterat
     if kind == "turtle" or report is None:
         with open_rdf(path) as stream:
             try:
-                yield from ox.parse(stream, format=_FORMATS[kind])
+                yield from ox.parse(stream, format=RDF_FORMATS[kind])
             except SyntaxError as error:
                 raise unreadable(error, path) from error
         return
@@ -66,7 +66,7 @@ def parse_rdf(path: Path, kind: str, report: ReadReport | None = None) -> Iterat
                 try:
                     if b"<<" in line:
                         _Checked(io.BytesIO(line), path, number).readall()
-                    yield from list(ox.parse(line, format=_FORMATS[kind]))
+                    yield from list(ox.parse(line, format=RDF_FORMATS[kind]))
                 except SyntaxError as error:
                     raise unreadable(error, path, number) from error
 

@@ -12,8 +12,8 @@ import pytest
 from pytrace.errors import DataError
 from pytrace.kg.graph_sources import read_source
 from pytrace.kg.sparql_store import KnowledgeStore
-from pytrace.triples.graph import TripleStore, rdf_nesting
-from pytrace.triples.graph.rdf_nesting import open_rdf
+from pytrace.triples.graph import TripleStore, rdf_parsing
+from pytrace.triples.graph.rdf_parsing import open_rdf
 
 FORMATS = {".nt": ox.RdfFormat.N_TRIPLES, ".ttl": ox.RdfFormat.TURTLE}
 
@@ -51,11 +51,11 @@ e:a e:b '<<( " \' <<(', "", '', "<<(", '''<<( ' '' \''' <<( ''', QQQ<<( " "" \QQ
 def test_signs_within_strings_iris_and_comments_are_not_counted(
     suffix: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rdf_nesting, "_DEEPEST", 3)
+    monkeypatch.setattr(rdf_parsing, "_DEEPEST", 3)
     path = tmp_path / f"a{suffix}"
     text = "\n".join([FLAT[suffix], nested(3).strip()] * 4) + "\n"
     path.write_text(text)
-    monkeypatch.setattr(rdf_nesting, "_CHUNK", chunk)
+    monkeypatch.setattr(rdf_parsing, "_CHUNK", chunk)
     with open_rdf(path) as stream:
         read = stream.read()
     assert read.decode() == text
