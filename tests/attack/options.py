@@ -51,8 +51,9 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
 
 
 def _try(supplies: Path, name: str, parameter: click.Parameter, value: str | bytes) -> str | None:
+    memory = (6 if parameter.name == "context" else 4) << 30  # a long context is what is asked for there
     with _supplies.copied(supplies) as folder:
-        return run([*name.split(), *_arguments(name, parameter, value)], cwd=folder, seconds=60, memory=6 << 30)
+        return run([*name.split(), *_arguments(name, parameter, value)], cwd=folder, seconds=60, memory=memory)
 
 
 def _arguments(name: str, parameter: click.Parameter, value: str | bytes) -> list[str | bytes]:
