@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+from safetensors.numpy import save
 
 from pytrace.certify import gold_paths, response_files
 from pytrace.certify.response_parsing import parse_response
@@ -36,6 +38,7 @@ from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
+from pytrace.models.encoders.safetensors_file import read_tensors
 from pytrace.models.registry import known_models, rewritten
 from pytrace.models.registry.model_files import _RECORD, _read_record
 from pytrace.reader import prompts
@@ -281,6 +284,10 @@ def _onnx(folder: Path) -> Sequence[bytes]:
     return [next((folder / "model").glob("**/*.onnx")).read_bytes()]
 
 
+def _safetensors(_: Path) -> Sequence[bytes]:
+    return [save({"w": np.ones((3, 4), np.float16), "b": np.ones(4, np.float32)})]
+
+
 TARGETS: dict[str, Target] = {
     **{
         f"documents {suffix}": Target(_all(read_documents), _texts(*texts), f".{suffix}")
@@ -356,6 +363,7 @@ TARGETS: dict[str, Target] = {
     "configurations of encoders": _encoder_files("tokenizer_config.json"),
     "modules of encoders": _encoder_files("modules.json"),
     "ONNX": Target(_graph, _onnx, ".onnx"),
+    "safetensors": Target(read_tensors, _safetensors, ".safetensors"),
     "runs": Target(_scored, _made(_run_of), ".sqlite"),
     "settings of runs": _in_run("run", "settings", '{"model": "tiny"}'),
     "results of runs": _in_run(
