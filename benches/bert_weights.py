@@ -102,7 +102,7 @@ def write_both(directory: Path, graph: Path, target: Path) -> tuple[Path, Any]:
     from pytrace.models.encoders.encoder_files import EncoderFiles
 
     files = EncoderFiles(directory)
-    if files.pooling != "mean" or not files.normalize:
+    if files.pooling != ("mean",) or not files.normalize:
         raise ModelFileError(
             f"{directory} pools by {files.pooling}, normalised: {files.normalize}; this bench wants mean and normalised"
         )

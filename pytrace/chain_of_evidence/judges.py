@@ -21,7 +21,8 @@ from pytrace.documents import split_sentences
 from pytrace.documents.mentions import whole_words
 from pytrace.errors import LogitsUnavailableError
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.models.encoders.encoder import Encoder, Kind
+from pytrace.models.encoders.encoder import Encoder
+from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.language_model import LanguageModel, OptionScores, Prompt
 from pytrace.records import Feature
 

@@ -243,7 +243,9 @@ def _discriminated(path: Path) -> None:
 def _encoder_files(name: str) -> Target:
     def read(path: Path) -> None:
         files = EncoderFiles(path.parent)
-        files.token_ids(["Ada Foah is a town in Ghana.", "a" * 2_000, ""])
+        for rules in (files.rules("query", {}), files.rules("passage", {})):
+            files.token_ids(["Ada Foah is a town in Ghana.", "a" * 2_000, ""], rules.length)
+        files.read_heads()
 
     def well(folder: Path) -> Sequence[bytes]:
         place = make(folder) / name

@@ -61,8 +61,14 @@ def write_graph(
     quantized: bool = False,
     weights: str = "float32",
     external: str | None = None,
+    more: Sequence[tuple[str, int, Sequence[Any]]] = (),
+    both: bool = False,
 ) -> None:
-    """Write a graph that looks each token's vector up in `table`; `weights` says how that is stored and computed with."""
+    """Write a graph that looks each token's vector up in `table`; `weights` says how that is stored and computed with.
+
+    `more` are inputs beside the usual ones: what a scalar is and how many numbers another holds is added to every vector.
+    With `both`, it gives 'token_embeddings' beside its output.
+    """
     helper = onnx.helper
     given = onnx.TensorProto.FLOAT
     nodes = []
@@ -89,12 +95,22 @@ def write_graph(
             helper.make_node("Add", [last, "position3"], ["placed"]),
         ]
         last = "placed"
+    for name, _, size in more:
+        number = name if len(size) < 2 else f"{name}_size"
+        nodes += [
+            *([] if number == name else [helper.make_node("Size", [name], [number])]),
+            helper.make_node("Cast", [number], [f"{name}_float"], to=onnx.TensorProto.FLOAT),
+            helper.make_node("Add", [last, f"{name}_float"], [f"with_{name}"]),
+        ]
+        last = f"with_{name}"
     if quantized:
         nodes += [
             helper.make_node("DynamicQuantizeLinear", [last], ["q", "scale", "zero"]),
             helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["rough"]),
         ]
         last = "rough"
+    if both:
+        nodes.append(helper.make_node("Identity", [last], ["token_embeddings"]))
     if pooled:
         nodes += [
             helper.make_node("Cast", ["attention_mask"], ["weight"], to=onnx.TensorProto.FLOAT),
@@ -108,8 +124,18 @@ def write_graph(
     graph = helper.make_graph(
         nodes,
         "lookup",
-        [helper.make_tensor_value_info(name, integer, list(shape)) for name in inputs],
-        [helper.make_tensor_value_info(output, given, rank)],
+        [
+            *(helper.make_tensor_value_info(name, integer, list(shape)) for name in inputs),
+            *(helper.make_tensor_value_info(name, kind, list(size)) for name, kind, size in more),
+        ],
+        [
+            helper.make_tensor_value_info(output, given, rank),
+            *(
+                [helper.make_tensor_value_info("token_embeddings", given, ["batch", "sequence", DIMENSION])]
+                if both
+                else []
+            ),
+        ],
         [
             *(onnx.numpy_helper.from_array(value, name) for name, value in stored.items()),
             onnx.numpy_helper.from_array(np.array([1]), "axis1"),
@@ -251,9 +277,11 @@ def test_prompts_go_before_each_kind(tmp_path: Path) -> None:
     np.testing.assert_allclose(encoder.encode(["red"], kind="passage")[0], rows("passage: red").mean(axis=0), rtol=1e-6)
 
 
-def test_the_default_prompt_serves_kinds_without_one(tmp_path: Path) -> None:
+def test_the_default_prompt_is_for_neither_kind(tmp_path: Path) -> None:
+    """As in sentence-transformers, whose encode_query and encode_document leave it to encode."""
     encoder = OnnxEncoder(make(tmp_path, settings={"prompts": {"query": "query: "}, "default_prompt": "query"}))
-    np.testing.assert_array_equal(encoder.encode(["red"], kind="passage"), encoder.encode(["red"], kind="query"))
+    np.testing.assert_allclose(encoder.encode(["red"], kind="query")[0], rows("query: red").mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(encoder.encode(["red"], kind="passage")[0], rows("red").mean(axis=0), rtol=1e-6)
 
 
 def test_lower_casing_is_the_models_own(tmp_path: Path) -> None:
@@ -343,7 +371,7 @@ def test_equal_texts_go_through_the_graph_once(tmp_path: Path, monkeypatch: pyte
     encoder = OnnxEncoder(make(tmp_path), cache_bytes=0)
     seen: list[int] = []
     run = encoder._graph.run
-    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad: seen.append(len(ids)) or run(ids, pad))
+    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad, **task: seen.append(len(ids)) or run(ids, pad, **task))
     found = encoder.encode(["red", "blue", "red", "red"])
     assert sum(seen) == 2
     np.testing.assert_array_equal(found[0], found[2])
@@ -357,7 +385,7 @@ def test_the_cache_answers_again_forgets_the_oldest_and_cannot_be_written_to(
     encoder = OnnxEncoder(make(tmp_path), cache_bytes=2 * 4 * DIMENSION)
     seen: list[int] = []
     run = encoder._graph.run
-    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad: seen.append(len(ids)) or run(ids, pad))
+    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad, **task: seen.append(len(ids)) or run(ids, pad, **task))
     first = encoder.encode(["red", "blue"]).copy()
     again = encoder.encode(["blue", "red"])
     assert sum(seen) == 2
@@ -380,7 +408,7 @@ def test_the_cache_on_disk_answers_the_next_process(tmp_path: Path, monkeypatch:
     encoder = OnnxEncoder(place, cache_directory=tmp_path / "cache", cache_bytes=0)
     seen: list[int] = []
     run = encoder._graph.run
-    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad: seen.append(len(ids)) or run(ids, pad))
+    monkeypatch.setattr(encoder._graph, "run", lambda ids, pad, **task: seen.append(len(ids)) or run(ids, pad, **task))
     mixed = ["green blue", *TEXTS, "red red"]
     np.testing.assert_array_equal(encoder.encode(mixed), plain.encode(mixed))
     assert sum(seen) == 2
@@ -554,7 +582,7 @@ def broken(place: Path, change: str) -> Path:
         case "no pooling":
             (place / "1_Pooling" / "config.json").unlink()
         case "odd pooling":
-            write_settings(place, pooling="weightedmean_tokens")
+            write_settings(place, pooling="attention_tokens")
         case "dense layer":
             write_settings(place, dense=True)
         case "unknown input":
@@ -579,8 +607,8 @@ def broken(place: Path, change: str) -> Path:
         ("broken tokenizer", "is no tokenizer"),
         ("broken settings", "cannot be read as a model's configuration"),
         ("no pooling", "pass pooling="),
-        ("odd pooling", "pooling_mode_weightedmean_tokens"),
-        ("dense layer", "dense layer"),
+        ("odd pooling", "asks for the pooling pooling_mode_attention_tokens, which is not supported"),
+        ("dense layer", "has a Dense layer outside its graph, but .* has no model.safetensors"),
         ("unknown input", "'pixel_values'"),
         ("unknown output", "none of which is known"),
     ],

@@ -31,8 +31,6 @@ _QUESTION_SHARE = 0.75
 # What the label of two is called that says that the passage helps; letters alone, in lower case.
 _POSITIVE = frozenset({"relevant", "positive", "yes", "true", "match", "entailment"})
 _NO_LETTER = re.compile(r"[\W_]+")
-# These count positions from behind the padding token's number, so that they have fewer than their table has rows.
-_OFFSET_POSITIONS = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"})
 
 
 class CrossEncoder(Protocol):
@@ -60,19 +58,9 @@ class CrossEncoderFiles(OnnxFiles):
         "give the directory of a sequence classification model in ONNX ('optimum-cli export onnx --task text-classification')"
     )
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        config = self._read("config.json", dict[str, Any]) or {}
-        padding = config.get("pad_token_id")
-        if isinstance(padding, int) and padding >= 0:
-            self.pad_id = padding
-        positions = config.get("max_position_embeddings")
-        if isinstance(positions, int):
-            if config.get("model_type") in _OFFSET_POSITIONS:
-                positions -= 1 + self.pad_id
-            if positions > 0:
-                self.max_tokens = min(self.max_tokens, positions)
-        self.labels = _labels(config.get("id2label"))
+    def __init__(self, path: Path, dtype: str | None = None) -> None:
+        super().__init__(path, dtype)
+        self.labels = _labels(self.config.get("id2label"))
         self._lock = threading.Lock()  # a tokenizer's truncation is a state of its own
 
     def pairs(self, pairs: Sequence[tuple[str, str]], limit: int) -> list[tuple[list[int], list[int]]]:

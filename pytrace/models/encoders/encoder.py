@@ -11,21 +11,22 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import ModelError, ModelFileError
-from pytrace.models.encoders.encoder_files import EncoderFiles, Pooling
+from pytrace.errors import InputError, ModelError, ModelFileError
+from pytrace.models.encoders.encoder_files import EncoderFiles, Kind, TextRules
+from pytrace.models.encoders.heads import normalized
 from pytrace.models.encoders.onnx_graph import Device
 from pytrace.models.encoders.onnx_model import OnnxTextModel, whole_text
+from pytrace.models.encoders.pooling import MODES, pool
 from pytrace.models.encoders.vector_cache import VectorCache
 
-Kind = Literal["query", "passage"]
 Vectors = NDArray[np.float32]
 
 # Texts that are tokenised and sorted together: enough that neighbours in length are alike, few enough to hold their tokens.
@@ -89,8 +90,6 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
     is taken over the whole batch: such a graph is fed one text at a time, without padding.
     """
 
-    # Reimers and Gurevych, "Sentence-BERT" (EMNLP 2019), section 3: the pooling strategies.
-
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -101,31 +100,42 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         batch_tokens: int | None = None,
         cache_bytes: int = 32 << 20,
         cache_directory: str | os.PathLike[str] | None = None,
-        pooling: Pooling | None = None,
+        prompts: Mapping[str, str] | None = None,
+        pooling: str | Sequence[str] | None = None,
         normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        dtype: str | None = None,
+        output: str | None = None,
     ) -> None:
         super().__init__(
             Path(path), EncoderFiles, gives="vectors", device=device, providers=providers, threads=threads,
-            batch_tokens=batch_tokens,
+            batch_tokens=batch_tokens, dtype=dtype, output=output,
         )  # fmt: skip
         self.device: Device = device
         """Where it runs, and where its vectors are searched."""
-        self._pooling = None if self._graph.pooled else pooling or self._files.pooling
-        if not self._graph.pooled and self._files.has_dense:
-            raise ModelFileError(
-                f"{self._files.directory} has a dense layer after pooling, which its graph does not contain; export the "
-                "whole model, so that the graph gives 'sentence_embedding'"
-            )
-        if not self._graph.pooled and self._pooling is None:
-            raise ModelFileError(
-                f"{self._files.directory} has no 1_Pooling/config.json and its graph gives a vector for every token; add "
-                "the model's modules.json and 1_Pooling/config.json, or pass pooling='mean', 'cls', 'max' or 'lasttoken'"
-            )
+        # What the files say of the way from tokens' vectors to a text's is surer than a second output that may have gone it.
+        if output is None and (pooling or (self._files.pooling and self._files.has_heads)):
+            self._graph.take("token vectors")
+        self._output = output
+        self._pooling = self._choose_pooling(pooling)
+        # A graph that gives one vector a text has all of the model in it.
+        self._heads = [] if self._graph.pooled else self._files.read_heads()
         self._normalize = self._files.normalize if normalize is None else normalize
+        self._rules = {kind: self._files.rules(kind, prompts or {}) for kind in get_args(Kind)}
+        if self._graph.has_tasks:
+            self._rules = {kind: rules._replace(task=self._files.task(kind)) for kind, rules in self._rules.items()}
         self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
-        self.dimension = int(self._run(self._tokenize([""])).shape[1])
+        self._truncate_dim: int | None = None
+        rules = self._rules["passage"]
+        whole = int(self._run(rules, self._tokenize([""], rules)).shape[1])
+        self._truncate_dim = self._files.truncate_dim if truncate_dim is None else truncate_dim
+        if self._truncate_dim is not None and not 0 < self._truncate_dim <= whole:
+            raise InputError(
+                f"truncate_dim is {self._truncate_dim}, but {self.name!r} gives vectors of {whole} numbers; choose from 1 to {whole}"
+            )
+        self.dimension = self._truncate_dim or whole
         self._disk: VectorCache | None = None
         if cache_directory is not None:
             self._disk = VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
@@ -134,10 +144,22 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
     def fingerprint(self) -> str:
         """SHA-256 over the graph, its weights, the tokenizer, and everything else that shapes a vector."""
         files = self._files
-        prompts = sorted(files.prompts.items())
+        pooling = self._pooling[0] if len(self._pooling) == 1 else self._pooling or None
+        prompts = sorted((kind, rules.prompt) for kind, rules in self._rules.items() if rules.prompt)
+        # What few models have is named only where it is there, so that the others keep the fingerprint that they had.
+        heads = [] if self._graph.pooled else files.head_modules
+        lengths = [rules.length for rules in self._rules.values() if rules.length != self.max_tokens]
+        tasks = [rules.task for rules in self._rules.values()] if self._graph.has_tasks else []
+        skips = [rules.skip for rules in self._rules.values() if rules.skip]
+        rare = {
+            "truncate_dim": self._truncate_dim, "output": self._output, "heads": heads,
+            "lengths": lengths, "tasks": tasks, "skips": skips,
+        }  # fmt: skip
         return self._hash(
-            self._pooling, self._normalize, self.max_tokens, files.lower_case, self._graph.provider, prompts
-        )
+            pooling, self._normalize, self.max_tokens, files.lower_case, self._graph.provider, prompts,
+            *((name, value) for name, value in rare.items() if value),
+            files=[] if self._graph.pooled else files.head_weights,
+        )  # fmt: skip
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Encode texts."""
@@ -145,91 +167,97 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             raise TypeError(f"texts must be a sequence of strings, not one {type(texts).__name__}; put it in a list")
         if kind not in {"query", "passage"}:
             raise ValueError(f"kind must be 'query' or 'passage', not {kind!r}")
-        prompt = self._files.prompt(kind)
+        rules = self._rules[kind]
         rows: dict[str, list[int]] = {}
         values: Sequence[object] = texts
         for index, text in enumerate(values):
             if not isinstance(text, str):
                 raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
-            rows.setdefault(prompt + whole_text(text), []).append(index)
+            rows.setdefault(rules.prompt + whole_text(text), []).append(index)
         result = np.empty((len(texts), self.dimension), dtype=np.float32)
         unknown: list[str] = []
         for text, indices in rows.items():
-            if (vector := self._recall(text)) is None:
+            if (vector := self._recall(self._key(text, rules))) is None:
                 unknown.append(text)
             else:
                 result[indices] = vector
         for start in range(0, len(unknown), _AT_ONCE):
-            for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE]):
+            for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE], rules):
                 for text, vector in zip(batch, vectors, strict=True):
                     result[rows[text]] = vector
-                    self._remember(text, vector)
+                    self._remember(self._key(text, rules), vector)
         return result
 
-    def _vectors(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
+    def _vectors(self, texts: list[str], rules: TextRules) -> Iterator[tuple[list[str], Vectors]]:
         """Read the vectors that are on disk, make those that are not, and put these there batch by batch."""
         if self._disk is None:
-            yield from self._batches(texts)
+            yield from self._batches(texts, rules)
             return
-        there, vectors = self._disk.get([_key(text) for text in texts])
+        there, vectors = self._disk.get([self._key(text, rules) for text in texts])
         yield [text for text, known in zip(texts, there, strict=True) if known], vectors
-        for batch, vectors in self._batches([text for text, known in zip(texts, there, strict=True) if not known]):
-            self._disk.put([_key(text) for text in batch], vectors)
+        unknown = [text for text, known in zip(texts, there, strict=True) if not known]
+        for batch, vectors in self._batches(unknown, rules):
+            self._disk.put([self._key(text, rules) for text in batch], vectors)
             yield batch, vectors
 
-    def _batches(self, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
-        tokens = self._tokenize(texts)
-        for batch, vectors in self._in_batches(self._run, tokens, [len(ids) for ids in tokens]):
+    def _batches(self, texts: list[str], rules: TextRules) -> Iterator[tuple[list[str], Vectors]]:
+        tokens = self._tokenize(texts, rules)
+        for batch, vectors in self._in_batches(partial(self._run, rules), tokens, [len(ids) for ids in tokens]):
             yield [texts[index] for index in batch], vectors
 
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
-        if self._files.lower_case:
-            texts = [text.lower() for text in texts]
+    def _tokenize(self, texts: list[str], rules: TextRules) -> list[list[int]]:
+        limit = min(rules.length, self._graph.columns or rules.length)
         # A tokenizer without special tokens gives none for an empty text; a graph wants at least one.
-        return [ids or [self._files.pad_id] for ids in self._files.token_ids(texts, self._graph.columns)]
+        return [ids or [self._files.pad_id] for ids in self._files.token_ids(texts, limit)]
 
-    def _run(self, tokens: list[list[int]]) -> Vectors:
-        output, mask = self._graph.run(tokens, self._files.pad_id)
-        vectors = output if self._pooling is None else _pool(output, mask, self._pooling)
+    def _run(self, rules: TextRules, tokens: list[list[int]]) -> Vectors:
+        vectors, mask = self._graph.run(tokens, self._files.pad_id, task=rules.task)
+        if self._pooling:
+            vectors = pool(vectors, mask, self._pooling, skip=rules.skip)
+        for head in self._heads:
+            vectors = head(vectors)
         if not np.isfinite(vectors).all():
             raise ModelError(
                 f"encoder {self.name!r} gives NaN or infinity for a text; its graph or its provider is broken"
             )
-        if self._normalize:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-        return vectors
+        vectors = np.ascontiguousarray(vectors[:, : self._truncate_dim])
+        return normalized(vectors) if self._normalize else vectors
 
-    def _recall(self, text: str) -> Vectors | None:
-        key = _key(text)
+    def _choose_pooling(self, given: str | Sequence[str] | None) -> tuple[str, ...]:
+        """Return the ways to make one vector of a text's, none if its graph does it."""
+        modes = (given,) if isinstance(given, str) else tuple(given or ())
+        if unknown := [mode for mode in modes if mode not in MODES]:
+            raise InputError(f"there is no pooling {unknown[0]!r}; choose among {', '.join(MODES)}")
+        if self._graph.pooled:
+            if modes:
+                raise InputError(
+                    f"{self._files.graph} gives one vector a text, which leaves nothing to pool; leave pooling={given!r} out"
+                )
+            return ()
+        modes = modes or self._files.pooling
+        if not modes:
+            raise ModelFileError(
+                f"{self._files.directory} has no 1_Pooling/config.json and its graph gives a vector for every token; add "
+                f"the model's modules.json and 1_Pooling/config.json, or pass pooling=, one of {', '.join(MODES)}"
+            )
+        return modes
+
+    def _key(self, text: str, rules: TextRules) -> bytes:
+        """Return what stands for a text, its prompt before it, where vectors are kept."""
+        # Only where the kinds differ in more than their prompts are equal texts of two kinds two texts.
+        alike = len({rules._replace(prompt="") for rules in self._rules.values()}) == 1
+        # A digest, so that long passages are not kept alive by the cache.
+        return hashlib.blake2b((text if alike else f"{rules[1:]} {text}").encode(), digest_size=16).digest()
+
+    def _recall(self, key: bytes) -> Vectors | None:
         with self._lock:
             vector = self._cache.get(key)
             if vector is not None:
                 self._cache.move_to_end(key)
             return vector
 
-    def _remember(self, text: str, vector: Vectors) -> None:
+    def _remember(self, key: bytes, vector: Vectors) -> None:
         with self._lock:
-            self._cache[_key(text)] = vector.copy()  # a view would keep its whole batch alive
+            self._cache[key] = vector.copy()  # a view would keep its whole batch alive
             while len(self._cache) * vector.nbytes > self._cache_bytes:
                 self._cache.popitem(last=False)
-
-
-def _pool(hidden: Vectors, mask: NDArray[np.bool_], pooling: Pooling) -> Vectors:
-    """Make one vector of each row's token vectors [n, length, dimension]; padding has no say."""
-    if pooling == "cls":
-        return np.ascontiguousarray(hidden[:, 0])
-    if pooling == "lasttoken":
-        last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1], axis=1)
-        return np.ascontiguousarray(hidden[np.arange(len(hidden)), last])
-    if pooling == "max":
-        return np.asarray(np.where(mask[..., None], hidden, np.float32(-np.inf)).max(axis=1), dtype=np.float32)
-    # Added up token after token, the sum does not change with the amount of padding, to the last bit.
-    kept = np.where(mask[..., None], hidden, np.float32(0))
-    total = np.add.reduce(kept, axis=1)
-    return np.asarray(total / mask.sum(axis=1, keepdims=True, dtype=np.float32), dtype=np.float32)
-
-
-def _key(text: str) -> bytes:
-    # A digest, so that long passages are not kept alive by the cache.
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()

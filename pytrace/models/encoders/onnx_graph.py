@@ -16,8 +16,8 @@ from pytrace.errors import DeviceUnavailableError, MissingDependencyError, Model
 from pytrace.processes import useful_threads
 
 Device = Literal["cpu", "cuda"]
-# Vectors of tokens or texts, or the logits of the labels of a classified text.
-Gives = Literal["vectors", "logits"]
+# Vectors of texts or else of tokens, vectors of tokens or else of texts, or the logits of the labels of a classified text.
+Gives = Literal["vectors", "token vectors", "logits"]
 
 _PROVIDERS: dict[Device, tuple[str, ...]] = {
     "cpu": ("CPUExecutionProvider",),
@@ -25,13 +25,23 @@ _PROVIDERS: dict[Device, tuple[str, ...]] = {
     "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider"),
 }
 _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_FLOATS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
-_POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding")
-_HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states")
-_LOGITS = ("logits",)
+# What decoders keep of tokens that went before: there are none.
+_PAST = "past_key_values."
+# Which of a model's adapters to use.
+_TASK = "task_id"
+_POOLED = ("sentence_embedding", "sentence_embeddings", "embeddings", "embedding", "text_embeds", "dense_vecs"), 2
+_HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states"), 3
+_KNOWN: dict[Gives, tuple[tuple[tuple[str, ...], int], ...]] = {
+    "vectors": (_POOLED, _HIDDEN),
+    "token vectors": (_HIDDEN, _POOLED),
+    "logits": ((("logits",), 2),),
+}
 # How to export what a graph should give.
 _EXPORTS: dict[Gives, str] = {
     "vectors": "for feature extraction, with the output 'last_hidden_state' or 'sentence_embedding'",
+    "token vectors": "for feature extraction, with the output 'last_hidden_state'",
     "logits": "for sequence classification, with the output 'logits'",
 }
 # Operators that quantise activations by what a batch holds: DynamicQuantizeLinear, DynamicQuantizeMatMul, …
@@ -55,6 +65,7 @@ class OnnxGraph:
         path: Path,
         *,
         gives: Gives = "vectors",
+        output: str | None = None,
         device: Device = "cpu",
         providers: Sequence[str] | None = None,
         threads: int = 1,
@@ -66,23 +77,44 @@ class OnnxGraph:
         self._session = _load(path, chosen, threads)
         self.provider = str(self._session.get_providers()[0])
         self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
-        self._inputs = {item.name: self._input_type(item) for item in self._session.get_inputs()}
-        shapes = [item.shape for item in self._session.get_inputs()]
+        inputs = self._session.get_inputs()
+        self._tasks = [(item.name, _INTEGERS[item.type], len(item.shape)) for item in inputs if self._is_task(item)]
+        self._past = [(item.name, _FLOATS[item.type], item.shape) for item in inputs if _is_past(item)]
+        rest = {name for name, *_ in (*self._tasks, *self._past)}
+        self._inputs = {item.name: self._input_type(item) for item in inputs if item.name not in rest}
+        shapes = [item.shape for item in inputs if item.name in self._inputs]
         # The batch size and length that the graph is fixed to; None where it takes any.
         self.rows = next((shape[0] for shape in shapes if isinstance(shape[0], int)), None)
         self.columns = next((shape[1] for shape in shapes if isinstance(shape[1], int)), None)
-        self._output, self.pooled = self._choose_output()
+        self.output, self.pooled = self._choose_output(gives, output)
         # Activations quantised while it runs have one scale for a whole batch.
         self.dynamically_quantized = bool(_findall(path, _DYNAMIC))
 
+    def take(self, gives: Gives) -> None:
+        """Give something else from now on, where the graph has it."""
+        self.output, self.pooled = self._choose_output(gives)
+
     def run(
-        self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None = None
+        self,
+        tokens: Sequence[Sequence[int]],
+        pad_id: int,
+        types: Sequence[Sequence[int]] | None = None,
+        *,
+        task: int = 0,
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of."""
+        """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of.
+
+        `task` is the number of the adapter to use, for a graph that takes one (`has_tasks`).
+        """
         feed, mask = self._feed(tokens, pad_id, types)
+        for name, kind, rank in self._tasks:
+            feed[name] = np.full((1,) * rank, task, dtype=kind)
+        for name, floating, shape in self._past:
+            # Of a batch of so many texts nothing: the one axis beside the batch's that is free is the length.
+            feed[name] = np.zeros((len(mask), *(size if isinstance(size, int) else 0 for size in shape[1:])), floating)
         count = len(tokens)
         try:
-            output = self._bound(feed) if self._bind else self._session.run([self._output], feed)[0]
+            output = self._bound(feed) if self._bind else self._session.run([self.output], feed)[0]
         except Exception as error:  # onnxruntime raises classes of its own that share no base
             raise ModelError(
                 f"{self.path.name} failed on {count} texts of up to {mask.shape[1]} tokens ({_first_line(error)}); use "
@@ -123,10 +155,19 @@ class OnnxGraph:
         binding = self._session.io_binding()
         for name, value in feed.items():
             binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(value, self._bind, 0))
-        binding.bind_output(self._output, self._bind, 0)
+        binding.bind_output(self.output, self._bind, 0)
         self._session.run_with_iobinding(binding)
         output: NDArray[Any] = binding.get_outputs()[0].numpy()
         return output
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it takes the number of an adapter."""
+        return bool(self._tasks)
+
+    @staticmethod
+    def _is_task(item: Any) -> bool:
+        return item.name == _TASK and item.type in _INTEGERS and item.shape in ([], [1])
 
     def _input_type(self, item: Any) -> type[np.signedinteger[Any]]:
         if item.name in _INPUTS and item.type in _INTEGERS and len(item.shape) == 2:
@@ -136,9 +177,16 @@ class OnnxGraph:
             f"have; export it {_EXPORTS[self._gives]} and the inputs {', '.join(_INPUTS)} alone"
         )
 
-    def _choose_output(self) -> tuple[str, bool]:
+    def _choose_output(self, gives: Gives, wanted: str | None = None) -> tuple[str, bool]:
         ranks = {item.name: len(item.shape) for item in self._session.get_outputs()}
-        known = ((_LOGITS, 2),) if self._gives == "logits" else ((_POOLED, 2), (_HIDDEN, 3))
+        known = _KNOWN[gives]
+        if wanted is not None:
+            if ranks.get(wanted) in {rank for _, rank in known}:
+                return wanted, ranks[wanted] == 2
+            raise ModelFileError(
+                f"{self.path} has no output {wanted!r} of {' or '.join(str(rank) for _, rank in known)} axes, but "
+                f"{', '.join(f'{name} ({rank} axes)' for name, rank in ranks.items())}; name one of these"
+            )
         for names, rank in known:
             for name in names:
                 if ranks.get(name) == rank:
@@ -147,8 +195,15 @@ class OnnxGraph:
             name, rank = next(iter(ranks.items()))
             return name, rank == 2
         raise ModelFileError(
-            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[self._gives]}"
+            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[gives]}"
+            f"{', or name the one to use (output=)' if len(ranks) > 1 and gives != 'logits' else ''}"
         )
+
+
+def _is_past(item: Any) -> bool:
+    """Say whether an input is of tokens that went before, with one free axis for their number."""
+    free = [size for size in item.shape[1:] if not isinstance(size, int)]
+    return item.name.startswith(_PAST) and item.type in _FLOATS and len(item.shape) == 4 and len(free) == 1
 
 
 def weight_files(path: Path) -> list[Path]:

@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from pytrace import _core
-from pytrace.models.encoders.encoder_files import OnnxFiles, locate
+from pytrace.models.encoders.encoder_files import OnnxFiles
+from pytrace.models.encoders.model_directory import locate
 from pytrace.models.encoders.onnx_graph import Device, Gives, OnnxGraph, weight_files
 from pytrace.models.encoders.onnx_trial import check_model
 
@@ -47,16 +48,18 @@ class OnnxTextModel(Generic[_Files]):
         providers: Sequence[str] | None,
         threads: int | None,
         batch_tokens: int | None,
+        dtype: str | None = None,
+        output: str | None = None,
     ) -> None:
         if device not in _BATCH_TOKENS:
             raise ValueError(f"device must be 'cpu' or 'cuda', not {device!r}")
         for option, value in (("threads", threads), ("batch_tokens", batch_tokens)):
             if value is not None and value < 1:
                 raise ValueError(f"{option} must be at least 1, not {value}")
-        directory, graph = locate(path, kind.remedy)
+        directory, graph = locate(path, kind.remedy, dtype)
         self._parts = (*weight_files(graph), directory / "tokenizer.json")
         check_model(directory, self._parts, gives)
-        files = self._files = kind(path)
+        files = self._files = kind(path, dtype)
         self.name = files.directory.name
         # The length in tokens, special ones included, that inputs are cut to.
         self.max_tokens = files.max_tokens
@@ -65,14 +68,14 @@ class OnnxTextModel(Generic[_Files]):
         apart = (providers is None and device == "cpu") and size <= _SMALL
         self._workers = threads if apart else 1
         self._graph = OnnxGraph(
-            files.graph, gives=gives, device=device, providers=providers, threads=1 if apart else threads
+            files.graph, gives=gives, output=output, device=device, providers=providers, threads=1 if apart else threads
         )
         self._batch_tokens = batch_tokens or _BATCH_TOKENS[device]
 
-    def _hash(self, *rules: object) -> str:
-        """Return SHA-256 over the graph, its weights, the tokenizer, and the rules by which they are used."""
+    def _hash(self, *rules: object, files: Sequence[Path] = ()) -> str:
+        """Return SHA-256 over the graph, its weights, the tokenizer, more files, and the rules by which they are used."""
         digest = hashlib.sha256()
-        for path in self._parts:
+        for path in (*self._parts, *files):
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
         digest.update(repr(rules).encode())

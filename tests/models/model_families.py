@@ -1,0 +1,218 @@
+"""Tiny models with random weights, of each family of encoders, saved by sentence-transformers with a graph by torch's exporter beside them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+WIDTH = 32
+LENGTH = 48
+TEXTS = [
+    "The red house by the river.",
+    "Ada wrote 3 of them in 1843, didn't she?",
+    "",
+    "  spaced   out \n text ",
+    "naïve Ärger über 中文 😀",
+    "word " * 80,
+    "It is Green.",
+    "The red house by the river.",
+]
+
+Tokenizing = transformers.PreTrainedTokenizerFast
+_SHAPE = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_DECODER = {"num_key_value_heads": 2, "head_dim": 8}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family: its tokenizer, its transformer, and what follows it."""
+
+    tokenizer: Callable[[], Tokenizing]
+    config: Callable[[int], Any]  # of a vocabulary's size
+    pooling: str | tuple[str, ...] = "mean"
+    include_prompt: bool = True
+    heads: Callable[[], list[torch.nn.Module]] = list
+    prompts: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def _wordpiece(**settings: Any) -> Tokenizing:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=settings.pop("lowercase", True))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(TEXTS * 3, trainers.WordPieceTrainer(vocab_size=200, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return Tokenizing(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", **settings,
+    )  # fmt: skip
+
+
+def _bytes(**settings: Any) -> Tokenizing:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        TEXTS * 3, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=["<end>", "<pad>"])
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <end>", pair="$A $B:1 <end>:1", special_tokens=[("<end>", 0)]
+    )
+    return Tokenizing(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", padding_side="left", **settings)
+
+
+def _pieces(**settings: Any) -> Tokenizing:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.normalizer = normalizers.NFKC()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer.train_from_iterator(
+        TEXTS * 3, trainers.UnigramTrainer(vocab_size=150, unk_token="<unk>", special_tokens=special)
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return Tokenizing(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+        cls_token="<s>", sep_token="</s>", **settings,
+    )  # fmt: skip
+
+
+def _special(pad: int, begin: int, end: int) -> dict[str, int]:
+    return {"pad_token_id": pad, "bos_token_id": begin, "eos_token_id": end}
+
+
+# Together they have every pooling, every layer behind it, and every setting that sentence-transformers writes.
+FAMILIES: dict[str, Family] = {
+    "BERT": Family(
+        lambda: _wordpiece(model_max_length=LENGTH),
+        lambda size: transformers.BertConfig(vocab_size=size, max_position_embeddings=64, **_SHAPE),
+        prompts={"query": "find: ", "document": "text: "},
+        heads=lambda: [Normalize()],
+    ),
+    "MPNet": Family(
+        lambda: _wordpiece(model_max_length=LENGTH),
+        lambda size: transformers.MPNetConfig(
+            vocab_size=size, max_position_embeddings=LENGTH + 2, pad_token_id=0, **_SHAPE
+        ),
+        pooling="cls",
+        settings={"similarity_fn_name": "dot"},
+    ),
+    "ModernBERT": Family(
+        lambda: _wordpiece(lowercase=False, truncation_side="left"),
+        lambda size: transformers.ModernBertConfig(
+            vocab_size=size, max_position_embeddings=LENGTH, local_attention=16, global_attn_every_n_layers=2,
+            cls_token_id=2, sep_token_id=3, **_special(0, 2, 3), **_SHAPE,
+        ),
+        pooling=("weightedmean", "max", "cls"),
+        include_prompt=False,
+        prompts={"query": "The red", "document": ""},
+    ),
+    "XLM-R": Family(
+        lambda: _pieces(model_max_length=LENGTH),
+        lambda size: transformers.XLMRobertaConfig(
+            vocab_size=size, max_position_embeddings=LENGTH + 2, type_vocab_size=1, **_special(1, 0, 2), **_SHAPE
+        ),
+        heads=lambda: [Dense(WIDTH, WIDTH, activation_function=torch.nn.GELU(), use_residual=True), LayerNorm(WIDTH)],
+        settings={"do_lower_case": True},
+    ),
+    "Qwen3": Family(
+        lambda: _bytes(model_max_length=LENGTH),
+        lambda size: transformers.Qwen3Config(
+            vocab_size=size, max_position_embeddings=64, **_special(1, 0, 0), **_SHAPE, **_DECODER
+        ),
+        pooling="lasttoken",
+        prompts={"query": "Instruct: find what answers\nQuery:", "document": ""},
+        heads=lambda: [Normalize()],
+        settings={"truncate_dim": 24},
+    ),
+    "Gemma": Family(
+        _pieces,
+        lambda size: transformers.Gemma3TextConfig(
+            vocab_size=size, max_position_embeddings=LENGTH, use_bidirectional_attention=True, sliding_window=16,
+            **_special(1, 0, 2), **_SHAPE, **_DECODER,
+        ),
+        prompts={"query": "task: search | query: ", "document": "title: none | text: "},
+        pooling="mean_sqrt_len_tokens",
+        heads=lambda: [
+            Dense(WIDTH, 64, bias=False, activation_function=torch.nn.Identity()),
+            Dense(64, WIDTH, activation_function=torch.nn.Tanh()),
+            Normalize(),
+        ],
+    ),
+}  # fmt: skip
+
+
+def build(name: str, place: Path) -> SentenceTransformer:
+    """Make the model of a family, save it with its graph in a directory, and return it."""
+    family = FAMILIES[name]
+    torch.manual_seed(1)
+    tokenizer = family.tokenizer()
+    model = transformers.AutoModel.from_config(family.config(len(tokenizer)), attn_implementation="eager").eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:  # so that no two texts are alike
+                weights.normal_(0, 0.3)
+    source = place.with_name(f"{place.name}-transformer")
+    model.save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    settings = dict(family.settings)
+    lower = settings.pop("do_lower_case", False)
+    transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"}, do_lower_case=lower)
+    width = WIDTH * (1 if isinstance(family.pooling, str) else len(family.pooling))
+    pooling = Pooling(WIDTH, family.pooling, include_prompt=family.include_prompt)
+    heads = family.heads()
+    assert pooling.get_embedding_dimension() == width
+    with torch.no_grad():
+        for head in heads:
+            for weights in head.parameters():
+                weights.normal_(0, 0.3)
+    built = SentenceTransformer(
+        modules=[transformer, pooling, *heads], prompts=dict(family.prompts), device="cpu", **settings
+    )
+    built.save(str(place), create_model_card=False)
+    write_graph(transformer.model, place / "onnx" / "model.onnx")
+    return SentenceTransformer(str(place), device="cpu", model_kwargs={"attn_implementation": "eager"})
+
+
+class _Hidden(torch.nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+
+def write_graph(model: Any, path: Path) -> None:
+    """Export a transformer that gives a vector for every token."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ids, mask = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            _Hidden(model).eval(), (ids, mask), str(path), input_names=["input_ids", "attention_mask"],
+            output_names=["last_hidden_state"], dynamic_shapes=(free, free), dynamo=True, verbose=False,
+        )  # fmt: skip
+
+
+def cosines(first: Any, second: Any) -> Any:
+    """Return float64 [n], the cosine of each row of one matrix with that of another; 1 for two rows of zeros."""
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return np.divide((first * second).sum(axis=1), lengths, out=np.ones(len(first)), where=lengths > 0)
