@@ -431,8 +431,8 @@ def test_vectors_made_before_an_error_are_kept(tmp_path: Path) -> None:
     encoder = OnnxEncoder(place, batch_tokens=4, threads=1, cache_directory=tmp_path / "cache", cache_bytes=0)
     with pytest.raises(ModelError, match="failed on 1 texts"):
         encoder.encode(["red red", "river", "red red red"])
-    assert encoder._disk is not None
-    assert len(encoder._disk) == 2
+    assert encoder._texts.disk is not None
+    assert len(encoder._texts.disk) == 2
 
 
 @pytest.mark.parametrize("by", ["option", "variable", "nothing"])

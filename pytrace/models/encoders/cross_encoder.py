@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.encoders.encoder_files import OnnxFiles
 from pytrace.models.encoders.onnx_graph import Device
-from pytrace.models.encoders.onnx_model import OnnxTextModel, whole_text
+from pytrace.models.encoders.onnx_model import OnnxTextModel
+from pytrace.models.encoders.text_vectors import whole_text
 
 Scores = NDArray[np.float32]
 
@@ -137,7 +138,7 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Score pairs of a question and a passage."""
         rows: dict[tuple[str, str], list[int]] = {}
-        for index, pair in enumerate(_checked(pairs)):
+        for index, pair in enumerate(checked_pairs(pairs)):
             rows.setdefault(pair, []).append(index)
         scores = np.empty(len(pairs), dtype=np.float32)
         distinct = list(rows)
@@ -191,7 +192,8 @@ def _labels(stated: object) -> tuple[str, ...]:
     return tuple(str(stated[str(number)]) for number in range(len(stated)))
 
 
-def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def checked_pairs(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return pairs of whole texts; what is no pair of two strings is an error."""
     checked = []
     values: Sequence[Any] = pairs
     for index, pair in enumerate(values):

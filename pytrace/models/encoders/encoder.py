@@ -7,10 +7,7 @@ what a graph takes and gives is read from the graph.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,14 +20,13 @@ from pytrace.errors import InputError, ModelError, ModelFileError
 from pytrace.models.encoders.encoder_files import EncoderFiles, Kind, TextRules
 from pytrace.models.encoders.heads import normalized
 from pytrace.models.encoders.onnx_graph import Device
-from pytrace.models.encoders.onnx_model import OnnxTextModel, whole_text
+from pytrace.models.encoders.onnx_model import OnnxTextModel
 from pytrace.models.encoders.pooling import MODES, pool
+from pytrace.models.encoders.text_vectors import TextVectors
 from pytrace.models.encoders.vector_cache import VectorCache
 
 Vectors = NDArray[np.float32]
 
-# Texts that are tokenised and sorted together: enough that neighbours in length are alike, few enough to hold their tokens.
-_AT_ONCE = 8192
 # Squared differences of numbers up to this, over any dimension below 10^8, still fit float32.
 _LARGEST = 1e15
 
@@ -124,9 +120,6 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         self._rules = {kind: self._files.rules(kind, prompts or {}) for kind in get_args(Kind)}
         if self._graph.has_tasks:
             self._rules = {kind: rules._replace(task=self._files.task(kind)) for kind, rules in self._rules.items()}
-        self._cache: OrderedDict[bytes, Vectors] = OrderedDict()
-        self._cache_bytes = cache_bytes
-        self._lock = threading.Lock()
         self._truncate_dim: int | None = None
         rules = self._rules["passage"]
         whole = int(self._run(rules, self._tokenize([""], rules)).shape[1])
@@ -136,9 +129,12 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
                 f"truncate_dim is {self._truncate_dim}, but {self.name!r} gives vectors of {whole} numbers; choose from 1 to {whole}"
             )
         self.dimension = self._truncate_dim or whole
-        self._disk: VectorCache | None = None
+        disk = None
         if cache_directory is not None:
-            self._disk = VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
+            disk = VectorCache(cache_directory, fingerprint=self.fingerprint, dimension=self.dimension)
+        self._texts = TextVectors(
+            partial(self._batches, self._rules["passage"]), dimension=self.dimension, cache_bytes=cache_bytes, disk=disk
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -163,44 +159,18 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Encode texts."""
-        if isinstance(texts, str | bytes):
-            raise TypeError(f"texts must be a sequence of strings, not one {type(texts).__name__}; put it in a list")
-        if kind not in {"query", "passage"}:
-            raise ValueError(f"kind must be 'query' or 'passage', not {kind!r}")
-        rules = self._rules[kind]
-        rows: dict[str, list[int]] = {}
-        values: Sequence[object] = texts
-        for index, text in enumerate(values):
-            if not isinstance(text, str):
-                raise TypeError(f"texts must be strings, but item {index} is of type {type(text).__name__}")
-            rows.setdefault(rules.prompt + whole_text(text), []).append(index)
-        result = np.empty((len(texts), self.dimension), dtype=np.float32)
-        unknown: list[str] = []
-        for text, indices in rows.items():
-            if (vector := self._recall(self._key(text, rules))) is None:
-                unknown.append(text)
-            else:
-                result[indices] = vector
-        for start in range(0, len(unknown), _AT_ONCE):
-            for batch, vectors in self._vectors(unknown[start : start + _AT_ONCE], rules):
-                for text, vector in zip(batch, vectors, strict=True):
-                    result[rows[text]] = vector
-                    self._remember(self._key(text, rules), vector)
-        return result
+        rules = self._rules.get(kind, self._rules["passage"])
+        # Only where the kinds differ in more than their prompts are equal texts of two kinds two texts.
+        alike = len({rules._replace(prompt="") for rules in self._rules.values()}) == 1
+        return self._texts.of(
+            texts,
+            kind,
+            lambda _: rules.prompt,
+            make=partial(self._batches, rules),
+            mark="" if alike else f"{rules[1:]} ",
+        )
 
-    def _vectors(self, texts: list[str], rules: TextRules) -> Iterator[tuple[list[str], Vectors]]:
-        """Read the vectors that are on disk, make those that are not, and put these there batch by batch."""
-        if self._disk is None:
-            yield from self._batches(texts, rules)
-            return
-        there, vectors = self._disk.get([self._key(text, rules) for text in texts])
-        yield [text for text, known in zip(texts, there, strict=True) if known], vectors
-        unknown = [text for text, known in zip(texts, there, strict=True) if not known]
-        for batch, vectors in self._batches(unknown, rules):
-            self._disk.put([self._key(text, rules) for text in batch], vectors)
-            yield batch, vectors
-
-    def _batches(self, texts: list[str], rules: TextRules) -> Iterator[tuple[list[str], Vectors]]:
+    def _batches(self, rules: TextRules, texts: list[str]) -> Iterator[tuple[list[str], Vectors]]:
         tokens = self._tokenize(texts, rules)
         for batch, vectors in self._in_batches(partial(self._run, rules), tokens, [len(ids) for ids in tokens]):
             yield [texts[index] for index in batch], vectors
@@ -241,23 +211,3 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
                 f"the model's modules.json and 1_Pooling/config.json, or pass pooling=, one of {', '.join(MODES)}"
             )
         return modes
-
-    def _key(self, text: str, rules: TextRules) -> bytes:
-        """Return what stands for a text, its prompt before it, where vectors are kept."""
-        # Only where the kinds differ in more than their prompts are equal texts of two kinds two texts.
-        alike = len({rules._replace(prompt="") for rules in self._rules.values()}) == 1
-        # A digest, so that long passages are not kept alive by the cache.
-        return hashlib.blake2b((text if alike else f"{rules[1:]} {text}").encode(), digest_size=16).digest()
-
-    def _recall(self, key: bytes) -> Vectors | None:
-        with self._lock:
-            vector = self._cache.get(key)
-            if vector is not None:
-                self._cache.move_to_end(key)
-            return vector
-
-    def _remember(self, key: bytes, vector: Vectors) -> None:
-        with self._lock:
-            self._cache[key] = vector.copy()  # a view would keep its whole batch alive
-            while len(self._cache) * vector.nbytes > self._cache_bytes:
-                self._cache.popitem(last=False)

@@ -133,12 +133,3 @@ def _mapping(threads: int) -> Iterator[Callable[[Callable[[_Item], _Result], Ite
         yield pool.map
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def whole_text(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer takes, and join those that are pairs."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
