@@ -102,9 +102,9 @@ def write_both(directory: Path, graph: Path, target: Path) -> tuple[Path, Any]:
     from pytrace.models.encoders.encoder_files import EncoderFiles
 
     files = EncoderFiles(directory)
-    if files.pooling != ("mean",) or not files.normalize:
+    if files.modules.pooling != ("mean",) or not files.normalize:
         raise ModelFileError(
-            f"{directory} pools by {files.pooling}, normalised: {files.normalize}; this bench wants mean and normalised"
+            f"{directory} pools by {files.modules.pooling}, normalised: {files.normalize}; this bench wants mean and normalised"
         )
     model = onnx.load(str(graph))
     values = float32_graph(model)

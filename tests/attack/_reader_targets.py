@@ -245,7 +245,7 @@ def _encoder_files(name: str) -> Target:
         files = EncoderFiles(path.parent)
         for rules in (files.rules("query", {}), files.rules("passage", {})):
             files.token_ids(["Ada Foah is a town in Ghana.", "a" * 2_000, ""], rules.length)
-        files.read_heads()
+        files.modules.read_heads()
 
     def well(folder: Path) -> Sequence[bytes]:
         place = make(folder) / name

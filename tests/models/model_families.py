@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -161,26 +161,13 @@ def build(name: str, place: Path) -> SentenceTransformer:
     """Make the model of a family, save it with its graph in a directory, and return it."""
     family = FAMILIES[name]
     torch.manual_seed(1)
-    tokenizer = family.tokenizer()
-    model = transformers.AutoModel.from_config(family.config(len(tokenizer)), attn_implementation="eager").eval()
-    with torch.no_grad():
-        for weights in model.parameters():
-            if weights.dim() > 1:  # so that no two texts are alike
-                weights.normal_(0, 0.3)
-    source = place.with_name(f"{place.name}-transformer")
-    model.save_pretrained(source)
-    tokenizer.save_pretrained(source)
+    source = _saved(family.config, family.tokenizer(), transformers.AutoModel, place)
     settings = dict(family.settings)
     lower = settings.pop("do_lower_case", False)
     transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"}, do_lower_case=lower)
-    width = WIDTH * (1 if isinstance(family.pooling, str) else len(family.pooling))
     pooling = Pooling(WIDTH, family.pooling, include_prompt=family.include_prompt)
     heads = family.heads()
-    assert pooling.get_embedding_dimension() == width
-    with torch.no_grad():
-        for head in heads:
-            for weights in head.parameters():
-                weights.normal_(0, 0.3)
+    _shake(torch.nn.ModuleList(heads))
     built = SentenceTransformer(
         modules=[transformer, pooling, *heads], prompts=dict(family.prompts), device="cpu", **settings
     )
@@ -189,25 +176,81 @@ def build(name: str, place: Path) -> SentenceTransformer:
     return SentenceTransformer(str(place), device="cpu", model_kwargs={"attn_implementation": "eager"})
 
 
-class _Hidden(torch.nn.Module):
-    def __init__(self, model: Any) -> None:
+def build_reranker(place: Path) -> CrossEncoder:
+    """Make a reranker whose layers stand outside its graph, as ettin's do: pooling, Dense, LayerNorm, Dense to one score."""
+    family = FAMILIES["ModernBERT"]
+    torch.manual_seed(2)
+    source = _saved(family.config, _wordpiece(model_max_length=LENGTH), transformers.AutoModel, place)
+    transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"})
+    layers = [
+        Pooling(WIDTH, "cls"),
+        Dense(WIDTH, WIDTH, bias=False, activation_function=torch.nn.GELU()),
+        LayerNorm(WIDTH),
+        Dense(WIDTH, 1, activation_function=torch.nn.Identity(), module_output_name="scores"),
+    ]
+    _shake(torch.nn.ModuleList(layers))
+    built = CrossEncoder(modules=[transformer, *layers], device="cpu")
+    built.save_pretrained(str(place), create_model_card=False)
+    write_graph(transformer.model, place / "onnx" / "model.onnx")
+    return built
+
+
+def build_classifier(place: Path, labels: dict[int, str]) -> CrossEncoder:
+    """Make a model that classifies pairs of texts, with its head in its graph."""
+    torch.manual_seed(3)
+    tokenizer = _pieces(model_max_length=LENGTH)
+    config = FAMILIES["XLM-R"].config
+
+    def labelled(size: int) -> Any:
+        made = config(size)
+        made.id2label, made.label2id = labels, {name: number for number, name in labels.items()}
+        return made
+
+    source = _saved(labelled, tokenizer, transformers.AutoModelForSequenceClassification, place)
+    built = CrossEncoder(str(source), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    built.save_pretrained(str(place), create_model_card=False)
+    write_graph(built[0].model, place / "model.onnx", "logits")
+    return built
+
+
+def _saved(config: Callable[[int], Any], tokenizer: Tokenizing, kind: Any, place: Path) -> Path:
+    """Save a transformer with random weights and its tokenizer beside a place."""
+    model = kind.from_config(config(len(tokenizer)), attn_implementation="eager").eval()
+    _shake(model)
+    source = place.with_name(f"{place.name}-transformer")
+    model.save_pretrained(source)
+    tokenizer.save_pretrained(source)
+    return source
+
+
+def _shake(model: torch.nn.Module) -> None:
+    """Make weights so large that no two texts are alike."""
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.3)
+
+
+class _Output(torch.nn.Module):
+    def __init__(self, model: Any, output: str) -> None:
         super().__init__()
         self.model = model
+        self.output = output
 
     def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-        return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.model(input_ids=input_ids, attention_mask=attention_mask)[self.output]
 
 
-def write_graph(model: Any, path: Path) -> None:
-    """Export a transformer that gives a vector for every token."""
+def write_graph(model: Any, path: Path, output: str = "last_hidden_state") -> None:
+    """Export a transformer by torch."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ids, mask = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            _Hidden(model).eval(), (ids, mask), str(path), input_names=["input_ids", "attention_mask"],
-            output_names=["last_hidden_state"], dynamic_shapes=(free, free), dynamo=True, verbose=False,
+            _Output(model, output).eval(), (ids, mask), str(path), input_names=["input_ids", "attention_mask"],
+            output_names=[output], dynamic_shapes=(free, free), dynamo=True, verbose=False,
         )  # fmt: skip
 
 

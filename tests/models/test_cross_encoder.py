@@ -167,6 +167,37 @@ def test_of_two_logits_the_one_for_yes_less_the_other_is_the_score(tmp_path: Pat
         np.testing.assert_allclose(found, sign * expected, rtol=1e-5, atol=1e-6)
 
 
+ENTAILMENT = {"id2label": {"0": "contradiction", "1": "entailment", "2": "neutral"}}
+
+
+def test_of_several_labels_the_score_is_the_log_odds_of_the_one_for_yes(tmp_path: Path) -> None:
+    encoder = OnnxCrossEncoder(make(tmp_path, labels=3, config=ENTAILMENT))
+    assert encoder.labels == ("contradiction", "entailment", "neutral")
+    exact = np.exp(np.array([logits(*pair)[:3] for pair in PAIRS]))
+    shares = exact / exact.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.probabilities(PAIRS), shares, rtol=1e-4)
+    np.testing.assert_allclose(encoder.score(PAIRS), np.log(shares[:, 1] / (1 - shares[:, 1])), rtol=1e-4, atol=1e-5)
+    by_number = OnnxCrossEncoder(tmp_path, positive=2).score(PAIRS)
+    np.testing.assert_allclose(by_number, np.log(shares[:, 2] / (1 - shares[:, 2])), rtol=1e-4, atol=1e-5)
+
+
+def test_labels_without_a_yes_have_probabilities_and_no_score(tmp_path: Path) -> None:
+    encoder = OnnxCrossEncoder(
+        make(tmp_path, labels=3, config={"id2label": {"0": "sport", "1": "politics", "2": "art"}})
+    )
+    np.testing.assert_allclose(encoder.probabilities(PAIRS).sum(axis=1), 1, rtol=1e-6)
+    with pytest.raises(
+        InputError, match=r"has the labels sport, politics, art, none of which says yes to a pair; name its number"
+    ):
+        encoder.score(PAIRS)
+
+
+def test_the_probability_of_one_label_is_the_logistic_function_of_its_logit(tmp_path: Path) -> None:
+    encoder = OnnxCrossEncoder(make(tmp_path))
+    expected = [[1 / (1 + np.exp(-logits(*pair)[0]))] for pair in PAIRS]
+    np.testing.assert_allclose(encoder.probabilities(PAIRS), expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -369,8 +400,14 @@ def damaged(place: Path, change: str) -> Path:
             (place / "config.json").write_text("[", encoding="utf-8")
         case "truncated graph":
             (place / "model.onnx").write_bytes((place / "model.onnx").read_bytes()[:-100])
-        case "three labels":
-            write_graph(place / "model.onnx", labels=3)
+        case "another kind of model":
+            (place / "config_sentence_transformers.json").write_text(
+                '{"model_type": "SparseEncoder"}', encoding="utf-8"
+            )
+        case "a prompt":
+            (place / "config_sentence_transformers.json").write_text(
+                '{"prompts": {"web": "Judge: "}, "default_prompt_name": "web"}', encoding="utf-8"
+            )
         case "unknown input":
             write_graph(place / "model.onnx", inputs=(*INPUTS, "pixel_values"))
         case "an encoder":
@@ -390,9 +427,10 @@ def damaged(place: Path, change: str) -> Path:
         ("no tokenizer", "has no tokenizer.json"),
         ("broken config", "cannot be read as a model's configuration"),
         ("truncated graph", "no ONNX graph"),
-        ("three labels", "gives 3 logits for a pair, but a cross-encoder has one label, or two"),
+        ("another kind of model", "is a SparseEncoder, no cross-encoder; use it as the encoder"),
+        ("a prompt", "puts the prompt 'web' before its pairs, which is not supported"),
         ("unknown input", "'pixel_values'.*export it for sequence classification"),
-        ("an encoder", "none of which is known; export it for sequence classification"),
+        ("an encoder", "gives a vector for every token and no logits; export it for sequence classification"),
     ],
 )
 def test_what_is_no_cross_encoder_is_refused_with_a_remedy(tmp_path: Path, change: str, said: str) -> None:

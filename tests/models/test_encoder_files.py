@@ -241,7 +241,11 @@ def test_weights_of_layers_are_in_the_fingerprint(tmp_path: Path) -> None:
             {},
             "asks for the activation 'my.Own', which is not supported; Identity, Tanh",
         ),
-        ({"module_input_name": "token_embeddings"}, {}, "Dense layer from 'token_embeddings' to 'sentence_embedding'"),
+        (
+            {"module_input_name": "token_embeddings"},
+            {},
+            "Dense layer from 'token_embeddings' to 'token_embeddings' where one from",
+        ),
         ({}, {"linear.bias": np.ones(2, np.float32)}, "has no matrix 'linear.weight'"),
         (
             {},

@@ -1,4 +1,4 @@
-"""Cross-encoders: a question and a passage read together become one score, on onnxruntime.
+"""Cross-encoders: two texts read together become a score or the probabilities of labels, on onnxruntime.
 
 A cross-encoder is what Hugging Face calls a model for sequence classification, exported to ONNX: monoBERT, BGE's rerankers and
 the MS MARCO MiniLMs are. It sees both texts at once, so nothing of a passage can be computed before the question is there.
@@ -17,10 +17,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import ModelError, ModelFileError
+from pytrace.errors import InputError, ModelError, ModelFileError
 from pytrace.models.encoders.encoder_files import OnnxFiles
-from pytrace.models.encoders.onnx_graph import Device
+from pytrace.models.encoders.modules import Modules
+from pytrace.models.encoders.onnx_graph import EXPORTS, Device
 from pytrace.models.encoders.onnx_model import OnnxTextModel
+from pytrace.models.encoders.pooling import pool
 from pytrace.models.encoders.text_vectors import whole_text
 
 Scores = NDArray[np.float32]
@@ -61,8 +63,20 @@ class CrossEncoderFiles(OnnxFiles):
 
     def __init__(self, path: Path, dtype: str | None = None) -> None:
         super().__init__(path, dtype)
+        self.modules = Modules(self.directory, self.read, gives="scores")
+        self._check_settings(self.read("config_sentence_transformers.json", dict[str, Any]) or {})
         self.labels = _labels(self.config.get("id2label"))
         self._lock = threading.Lock()  # a tokenizer's truncation is a state of its own
+
+    def _check_settings(self, settings: dict[str, Any]) -> None:
+        kind, prompts = settings.get("model_type"), settings.get("prompts")
+        if kind not in {None, "CrossEncoder"}:
+            raise ModelFileError(f"{self.directory} is a {kind}, no cross-encoder; use it as the encoder (--encoder)")
+        name = settings.get("default_prompt_name")
+        if name and isinstance(prompts, dict) and prompts.get(name):
+            raise ModelFileError(
+                f"{self.directory} puts the prompt {name!r} before its pairs, which is not supported; use a model without one"
+            )
 
     def pairs(self, pairs: Sequence[tuple[str, str]], limit: int) -> list[tuple[list[int], list[int]]]:
         """Turn pairs into token ids with special tokens, and the type of each token (0: question, 1: passage)."""
@@ -94,14 +108,16 @@ class CrossEncoderFiles(OnnxFiles):
 
 
 class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
-    """A cross-encoder in an ONNX file, run by onnxruntime.
+    """A cross-encoder in an ONNX file, run by onnxruntime: a reranker, or a judge of whether one text follows from another.
 
-    Of a pair that is longer than the model takes, the passage is cut, and the question only where it is longer than three
+    Of a pair that is longer than the model takes, the second text is cut, and the first only where it is longer than three
     quarters of what the model takes. Equal pairs are scored once, and the rest sorted by length into batches, as
-    `pytrace.models.encoders.encoder.OnnxEncoder` does.
+    `pytrace.models.encoders.encoder.OnnxEncoder` does. Layers that a model has behind its graph (pooling, Dense, LayerNorm)
+    are read from its files.
 
-    A score is the logit of a model with one label, or of one with two the logit of the label that says yes less the other's.
-    It is no probability; only the order among scores of one question means anything.
+    A score is the logit of a model with one label, or of one with several the log-odds of the label that speaks for a pair
+    (``relevant``, ``entailment``, …, or `positive`, its number). Only the order among scores of one question means anything;
+    `probabilities` are what the model was trained to give.
     """
 
     # Nogueira and Cho, "Passage Re-ranking with BERT" (2019), section 3: the pair as one sequence, the passage cut.
@@ -116,73 +132,108 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         threads: int | None = None,
         batch_tokens: int | None = None,
         positive: int | None = None,
+        dtype: str | None = None,
     ) -> None:
         super().__init__(
             Path(path), CrossEncoderFiles, gives="logits", device=device, providers=providers, threads=threads,
-            batch_tokens=batch_tokens,
+            batch_tokens=batch_tokens, dtype=dtype,
         )  # fmt: skip
+        modules = self._files.modules
+        if not self._graph.pooled and not modules.pooling:
+            raise ModelFileError(
+                f"{self._files.graph} gives a vector for every token and no logits; export it {EXPORTS['logits']}, or add the "
+                "modules.json of a reranker with its layers behind it"
+            )
+        self._heads = [] if self._graph.pooled else modules.read_heads()
         self._limit = min(self.max_tokens, self._graph.columns or self.max_tokens)
         self._count = int(self._logits(self._files.pairs([("", "")], self._limit)).shape[1])
-        if self._count not in {1, 2}:
-            raise ModelFileError(
-                f"{self._files.graph} gives {self._count} logits for a pair, but a cross-encoder has one label, or two; use a "
-                "model that was trained to rank passages"
-            )
+        names = self._files.labels
+        self.labels = names if len(names) == self._count else tuple(map(str, range(self._count)))
+        """What each of a pair's probabilities is of, by the model's own names."""
         self._positive = self._positive_label(positive)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the graph, its weights, the tokenizer, and everything else that shapes a score."""
-        return self._hash("cross-encoder", self._positive, self._limit, self._graph.provider)
+        modules = self._files.modules
+        behind = [] if self._graph.pooled else [modules.pooling, modules.layers]
+        files = [] if self._graph.pooled else modules.weights
+        return self._hash("cross-encoder", self._positive, self._limit, self._graph.provider, *behind, files=files)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Score pairs of a question and a passage."""
+        logits, positive = self._all_logits(pairs), self._positive
+        if positive is None:
+            raise InputError(
+                f"cross-encoder {self.name!r} has the labels {', '.join(self.labels)}, none of which says yes to a pair; name its "
+                "number (positive=), or use a model that was trained to rank passages"
+            )
+        others = [logits[:, label] for label in range(self._count) if label != positive]
+        return logits[:, positive] - np.logaddexp.reduce(others) if others else logits[:, 0]
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Scores:
+        """Return float32 [n, labels], the probability of each of `labels` for each pair, in the order of the pairs.
+
+        With one label it is the logistic function of the logit, as sentence-transformers has it; with several they sum to 1.
+        """
+        logits = self._all_logits(pairs)
+        if self._count == 1:
+            return np.asarray(np.exp(-np.logaddexp(0, -logits)), dtype=np.float32)
+        return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)), dtype=np.float32)
+
+    def _all_logits(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         rows: dict[tuple[str, str], list[int]] = {}
         for index, pair in enumerate(checked_pairs(pairs)):
             rows.setdefault(pair, []).append(index)
-        scores = np.empty(len(pairs), dtype=np.float32)
+        logits = np.empty((len(pairs), self._count), dtype=np.float32)
         distinct = list(rows)
         for start in range(0, len(distinct), _AT_ONCE):
             some = distinct[start : start + _AT_ONCE]
             tokens = self._files.pairs(some, self._limit)
-            for batch, batch_scores in self._in_batches(self._scores, tokens, [len(ids) for ids, _ in tokens]):
-                for index, score in zip(batch, batch_scores, strict=True):
-                    scores[rows[some[index]]] = score
-        return scores
+            for batch, batch_logits in self._in_batches(self._checked, tokens, [len(ids) for ids, _ in tokens]):
+                for index, row in zip(batch, batch_logits, strict=True):
+                    logits[rows[some[index]]] = row
+        return logits
 
-    def _scores(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
+    def _checked(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
         logits = self._logits(tokens)
         if logits.shape != (len(tokens), self._count):
             raise ModelError(
                 f"cross-encoder {self.name!r} gives logits {list(logits.shape)} for {len(tokens)} pairs where "
                 f"[{len(tokens)}, {self._count}] is due; export it again"
             )
-        scores = logits[:, self._positive] - logits[:, 1 - self._positive] if self._count == 2 else logits[:, 0]
-        if not np.isfinite(scores).all():
+        if not np.isfinite(logits).all():
             raise ModelError(
                 f"cross-encoder {self.name!r} gives NaN or infinity for a pair; its graph or its provider is broken"
             )
-        return scores
+        return logits
 
     def _logits(self, tokens: list[tuple[list[int], list[int]]]) -> Scores:
-        return self._graph.run([ids for ids, _ in tokens], self._files.pad_id, [types for _, types in tokens])[0]
+        output, mask = self._graph.run([ids for ids, _ in tokens], self._files.pad_id, [types for _, types in tokens])
+        if self._graph.pooled:
+            return output
+        output = pool(output, mask, self._files.modules.pooling)
+        for head in self._heads:
+            output = head(output)
+        return output
 
-    def _positive_label(self, given: int | None) -> int:
-        """Return the number of the label whose logit speaks for a passage."""
+    def _positive_label(self, given: int | None) -> int | None:
+        """Return the number of the label that speaks for a pair, None if none of several does."""
         if given is not None:
             if not 0 <= given < self._count:
                 raise ValueError(f"positive must be the number of a label, 0 to {self._count - 1}, not {given}")
             return given
         if self._count == 1:
             return 0
-        names = self._files.labels
-        positive = [number for number, name in enumerate(names) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE]
-        if len(names) != 2 or len(positive) != 1:
+        positive = [
+            number for number, name in enumerate(self.labels) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE
+        ]
+        if self._count == 2 and len(positive) != 1:
             raise ModelFileError(
                 f"{self._files.directory / 'config.json'} does not say which of two labels says yes (id2label: "
-                f"{', '.join(names) or 'none'}); call that one 'relevant' and the other 'irrelevant' there"
+                f"{', '.join(self._files.labels) or 'none'}); call that one 'relevant' and the other 'irrelevant' there"
             )
-        return positive[0]
+        return positive[0] if len(positive) == 1 else None
 
 
 def _labels(stated: object) -> tuple[str, ...]:

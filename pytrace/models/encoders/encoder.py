@@ -110,12 +110,12 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         self.device: Device = device
         """Where it runs, and where its vectors are searched."""
         # What the files say of the way from tokens' vectors to a text's is surer than a second output that may have gone it.
-        if output is None and (pooling or (self._files.pooling and self._files.has_heads)):
+        if output is None and (pooling or self._files.modules.complete):
             self._graph.take("token vectors")
         self._output = output
         self._pooling = self._choose_pooling(pooling)
         # A graph that gives one vector a text has all of the model in it.
-        self._heads = [] if self._graph.pooled else self._files.read_heads()
+        self._heads = [] if self._graph.pooled else self._files.modules.read_heads()
         self._normalize = self._files.normalize if normalize is None else normalize
         self._rules = {kind: self._files.rules(kind, prompts or {}) for kind in get_args(Kind)}
         if self._graph.has_tasks:
@@ -143,7 +143,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         pooling = self._pooling[0] if len(self._pooling) == 1 else self._pooling or None
         prompts = sorted((kind, rules.prompt) for kind, rules in self._rules.items() if rules.prompt)
         # What few models have is named only where it is there, so that the others keep the fingerprint that they had.
-        heads = [] if self._graph.pooled else files.head_modules
+        heads = [] if self._graph.pooled else files.modules.layers
         lengths = [rules.length for rules in self._rules.values() if rules.length != self.max_tokens]
         tasks = [rules.task for rules in self._rules.values()] if self._graph.has_tasks else []
         skips = [rules.skip for rules in self._rules.values() if rules.skip]
@@ -154,7 +154,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         return self._hash(
             pooling, self._normalize, self.max_tokens, files.lower_case, self._graph.provider, prompts,
             *((name, value) for name, value in rare.items() if value),
-            files=[] if self._graph.pooled else files.head_weights,
+            files=[] if self._graph.pooled else files.modules.weights,
         )  # fmt: skip
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
@@ -204,7 +204,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
                     f"{self._files.graph} gives one vector a text, which leaves nothing to pool; leave pooling={given!r} out"
                 )
             return ()
-        modes = modes or self._files.pooling
+        modes = modes or self._files.modules.pooling
         if not modes:
             raise ModelFileError(
                 f"{self._files.directory} has no 1_Pooling/config.json and its graph gives a vector for every token; add "

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pytrace.errors import InputError, ModelFileError
-from pytrace.models.encoders import heads
 from pytrace.models.encoders.model_directory import TokenizerSettings, load_tokenizer, locate, lower_cased, usable
-from pytrace.models.encoders.pooling import MODES
+from pytrace.models.encoders.modules import Modules
 from pytrace.storage.foreign_json import read_json
 
 Kind = Literal["query", "passage"]
@@ -28,15 +27,6 @@ _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# The pooling that each key of versions before 5.4 stands for.
-_POOLING_KEYS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
 # The names that models give to the prompts of search, those of `encode_query` and `encode_document` first.
 _PROMPTS: dict[Kind, tuple[str, ...]] = {
     "query": ("query", "search_query", "web_search_query", "retrieval.query"),
@@ -97,14 +87,6 @@ class OnnxFiles:
             ) from error
 
 
-class Module(NamedTuple):
-    """One step of a model in the layout of sentence-transformers: what it is, where its files are, and its settings."""
-
-    kind: str
-    folder: str
-    config: dict[str, Any]
-
-
 class TextRules(NamedTuple):
     """What is done with texts of one kind before and after they go through the graph."""
 
@@ -115,7 +97,7 @@ class TextRules(NamedTuple):
 
 
 class EncoderFiles(OnnxFiles):
-    """The files of one encoder: how token vectors become one (`pooling`, none if no file says so), what follows, prompts.
+    """The files of one encoder: how token vectors become one and what follows (`modules`), lengths and prompts.
 
     The layout is that of sentence-transformers, which nearly every published encoder follows.
     """
@@ -125,7 +107,7 @@ class EncoderFiles(OnnxFiles):
     def __init__(self, path: Path, dtype: str | None = None) -> None:
         super().__init__(path, dtype)
         settings = self.read("config_sentence_transformers.json", dict[str, Any]) or {}
-        self.modules = self._read_modules()
+        self.modules = Modules(self.directory, self.read)
         self._check_model_type(settings)
         transformer = next((read for name in _TRANSFORMER_CONFIGS if (read := self.read(name, dict[str, Any]))), {})
         self._check_transformer(transformer)
@@ -136,8 +118,7 @@ class EncoderFiles(OnnxFiles):
         if self._positions is not None:
             self.max_tokens = min(self.max_tokens, self._positions)
         self._lengths = {"query": transformer.get("query_length"), "passage": transformer.get("document_length")}
-        self.pooling, self.include_prompt = self._read_pooling()
-        self.normalize = bool(self.modules) and self.modules[-1].kind == "Normalize"
+        self.normalize = self.modules.normalize
         similarity = settings.get("similarity_fn_name")
         if similarity == "cosine":
             self.normalize = True
@@ -150,42 +131,6 @@ class EncoderFiles(OnnxFiles):
         self.truncate_dim = stated if isinstance(stated, int) else None
         self.prompts = self._read_prompts(settings.get("prompts"))
 
-    @property
-    def head_modules(self) -> list[Module]:
-        """The layers between pooling and the last normalisation."""
-        after = self.modules[1:]
-        if after and after[-1].kind == "Normalize":
-            after = after[:-1]
-        return [module for module in after if module.kind in {"Dense", "LayerNorm", "Normalize"}]
-
-    @property
-    def has_heads(self) -> bool:
-        """Whether the weights of all these layers are there."""
-        return all(file.is_file() for file in self.head_weights)
-
-    @property
-    def head_weights(self) -> list[Path]:
-        """The files of their weights."""
-        return [
-            self.directory / module.folder / heads.WEIGHTS for module in self.head_modules if module.kind != "Normalize"
-        ]
-
-    def read_heads(self) -> list[heads.Head]:
-        """Read the layers between pooling and the last normalisation."""
-        found: list[heads.Head] = []
-        for kind, folder, config in self.head_modules:
-            place = self.directory / folder
-            if kind != "Normalize" and not (place / heads.WEIGHTS).is_file():
-                raise ModelFileError(
-                    f"{self.directory} has a {kind} layer outside its graph, but {place} has no {heads.WEIGHTS}; save the model "
-                    "with safetensors, or export it as a whole, so that the graph gives 'sentence_embedding'"
-                )
-            if kind == "Dense":
-                found.append(heads.dense(place, config))
-            else:
-                found.append(heads.normalized if kind == "Normalize" else heads.layer_norm(place))
-        return found
-
     def rules(self, kind: Kind, prompts: Mapping[str, str]) -> TextRules:
         """Return what is done with texts of a kind; `prompts` overrides the model's: its text, or the name of one of these."""
         if unknown := set(prompts) - set(_PROMPTS):
@@ -197,7 +142,7 @@ class EncoderFiles(OnnxFiles):
         stated = self._lengths[kind]
         if isinstance(stated, int) and stated > 0:
             length = min(length, stated)
-        return TextRules(prompt, length, skip=0 if self.include_prompt else self._prompt_length(prompt))
+        return TextRules(prompt, length, skip=0 if self.modules.include_prompt else self._prompt_length(prompt))
 
     def task(self, kind: Kind) -> int:
         """Return the number of the adapter for texts of a kind, of a graph that has several."""
@@ -241,27 +186,6 @@ class EncoderFiles(OnnxFiles):
             special = self._tokenizer.encode(prompt).special_tokens_mask
         return len(special) - (special[-1:] == [1])
 
-    def _read_modules(self) -> list[Module]:
-        modules = []
-        for item in self.read("modules.json", list[dict[str, Any]]) or []:
-            folder = str(item.get("path") or "")
-            kind = str(item.get("type", "")).rpartition(".")[2]
-            if Path(folder).is_absolute() or ".." in Path(folder).parts:
-                raise ModelFileError(
-                    f"{self.directory / 'modules.json'} has the path {folder!r}, which leaves the model's folder"
-                )
-            modules.append(
-                Module(kind, folder, self.read(f"{folder}/config.json", dict[str, Any]) or {} if folder else {})
-            )
-        # The first stands for the graph, under whatever name.
-        for kind, _, _ in modules[1:]:
-            if kind not in {"Pooling", "Dense", "LayerNorm", "Normalize", "Dropout"}:
-                raise ModelFileError(
-                    f"{self.directory / 'modules.json'} has the module {kind!r}, which is not supported behind a graph; export the "
-                    "model as a whole, so that the graph gives 'sentence_embedding', and leave modules.json out"
-                )
-        return modules
-
     def _check_model_type(self, settings: dict[str, Any]) -> None:
         kind = settings.get("model_type")
         if kind not in {None, "SentenceTransformer"}:
@@ -286,27 +210,6 @@ class EncoderFiles(OnnxFiles):
                 f"{self.directory} asks for {name} {json.dumps(config[name])[:100]}, which is not supported; use a model that "
                 "reads plain texts"
             )
-
-    def _read_pooling(self) -> tuple[tuple[str, ...], bool]:
-        module = next((module for module in self.modules if module.kind == "Pooling"), None)
-        folder = "1_Pooling" if module is None else module.folder
-        name = f"{folder}/config.json" if folder else "config.json"
-        config = self.read(name, dict[str, Any])
-        if config is None:
-            return (), True
-        stated = config.get("pooling_mode")
-        if stated is None:
-            asked = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
-            # Whatever their order in the file, vectors stand one behind the other in this one.
-            stated = [mode for key, mode in _POOLING_KEYS.items() if key in asked]
-            stated += [key for key in asked if key not in _POOLING_KEYS]
-        modes = stated if isinstance(stated, list) else [stated]
-        if not modes or not all(mode in MODES for mode in modes):
-            raise ModelFileError(
-                f"{self.directory / name} asks for the pooling {', '.join(map(str, modes)) or 'none'}, which is not supported; "
-                f"{', '.join(MODES)} are"
-            )
-        return tuple(modes), config.get("include_prompt", True) is not False
 
     @staticmethod
     def _read_prompts(prompts: object) -> dict[str, str]:

@@ -45,13 +45,18 @@ def normalized(vectors: Vectors) -> Vectors:
     return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
 
 
-def dense(folder: Path, config: dict[str, Any], *, vectors_name: str = "sentence_embedding") -> Head:
-    """Read a module Dense: a linear layer with an activation, and the input added to it if it says so."""
+def dense(folder: Path, config: dict[str, Any], *, into: str, out: str) -> Head:
+    """Read a module Dense: a linear layer with an activation, and the input added to it if it says so.
+
+    `into` and `out` are what it has to take and give by sentence-transformers' names of them.
+    """
     activation = _activation(folder, config)
-    into, out = (config.get(name, vectors_name) or vectors_name for name in ("module_input_name", "module_output_name"))
-    if (into, out) != (vectors_name, vectors_name):
+    takes = config.get("module_input_name") or "sentence_embedding"
+    gives = config.get("module_output_name") or takes
+    if (takes, gives) != (into, out):
         raise ModelFileError(
-            f"{folder / 'config.json'} has a Dense layer from {into!r} to {out!r}, but only one of {vectors_name!r} is supported"
+            f"{folder / 'config.json'} has a Dense layer from {takes!r} to {gives!r} where one from {into!r} to {out!r} is due; "
+            "export the whole model in one graph"
         )
     residual = bool(config.get("use_residual"))
     there = read_tensors(folder / WEIGHTS)

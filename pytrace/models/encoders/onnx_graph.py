@@ -16,7 +16,8 @@ from pytrace.errors import DeviceUnavailableError, MissingDependencyError, Model
 from pytrace.processes import useful_threads
 
 Device = Literal["cpu", "cuda"]
-# Vectors of texts or else of tokens, vectors of tokens or else of texts, or the logits of the labels of a classified text.
+# Vectors of texts or else of tokens, vectors of tokens or else of texts, or the logits of the labels of a classified text or else
+# the vectors of tokens that they are made of.
 Gives = Literal["vectors", "token vectors", "logits"]
 
 _PROVIDERS: dict[Device, tuple[str, ...]] = {
@@ -36,10 +37,10 @@ _HIDDEN = ("last_hidden_state", "token_embeddings", "hidden_states"), 3
 _KNOWN: dict[Gives, tuple[tuple[tuple[str, ...], int], ...]] = {
     "vectors": (_POOLED, _HIDDEN),
     "token vectors": (_HIDDEN, _POOLED),
-    "logits": ((("logits",), 2),),
+    "logits": ((("logits", "scores"), 2), _HIDDEN),
 }
 # How to export what a graph should give.
-_EXPORTS: dict[Gives, str] = {
+EXPORTS: dict[Gives, str] = {
     "vectors": "for feature extraction, with the output 'last_hidden_state' or 'sentence_embedding'",
     "token vectors": "for feature extraction, with the output 'last_hidden_state'",
     "logits": "for sequence classification, with the output 'logits'",
@@ -174,7 +175,7 @@ class OnnxGraph:
             return _INTEGERS[item.type]
         raise ModelFileError(
             f"{self.path} wants the input {item.name!r} ({item.type}, {len(item.shape)} axes), which a text does not "
-            f"have; export it {_EXPORTS[self._gives]} and the inputs {', '.join(_INPUTS)} alone"
+            f"have; export it {EXPORTS[self._gives]} and the inputs {', '.join(_INPUTS)} alone"
         )
 
     def _choose_output(self, gives: Gives, wanted: str | None = None) -> tuple[str, bool]:
@@ -195,7 +196,7 @@ class OnnxGraph:
             name, rank = next(iter(ranks.items()))
             return name, rank == 2
         raise ModelFileError(
-            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {_EXPORTS[gives]}"
+            f"{self.path} gives {', '.join(ranks) or 'nothing'}, none of which is known; export it {EXPORTS[gives]}"
             f"{', or name the one to use (output=)' if len(ranks) > 1 and gives != 'logits' else ''}"
         )
 
