@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pytrace.chain_of_evidence.features import Inquiry, Judge, JudgementDemonstration, Probability
 from pytrace.documents import split_sentences
 from pytrace.documents.mentions import whole_words
-from pytrace.errors import LogitsUnavailableError
+from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.kernels.fuzzy import cdist, partial_ratio
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.encoders.encoder_files import Kind
@@ -149,17 +149,33 @@ class Logistic(msgspec.Struct, frozen=True):
         return sigmoid(self.slope * (score - self.middle))
 
 
-class Curves(msgspec.Struct, frozen=True):
-    """What turns the scores of `TextJudge` into probabilities.
+# Of a node's partial ratio; no encoder has a part in it.
+NODE = Logistic(71.0, 0.08)
 
-    The defaults were fitted by `benches.labelled_judgements` with all-MiniLM-L6-v2; it prints those of another encoder.
+
+class Curves(msgspec.Struct, frozen=True):
+    """What turns the scores of `TextJudge` into probabilities; those of an encoder stand in the registry of models.
+
+    They were fitted by `benches.labelled_judgements`, which prints those of any encoder.
     """
 
-    node: Logistic = Logistic(71.0, 0.08)
-    intent: Logistic = Logistic(0.35, 32.0)
-    intent_wording: Logistic = Logistic(0.275, 36.0)
-    relation: Logistic = Logistic(0.30, 25.0)
-    relation_wording: Logistic = Logistic(0.30, 18.0)
+    intent: Logistic
+    intent_wording: Logistic
+    relation: Logistic
+    relation_wording: Logistic
+    node: Logistic = NODE
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> Curves:
+        """Return the curves that the registry has for an encoder; those of another would say nothing of its scores."""
+        known = getattr(encoder, "calibration", None) or {}
+        names = ("intent", "intent_wording", "relation", "relation_wording")
+        if not set(names) <= set(known):
+            raise InputError(
+                f"the judge by text has no calibration for the encoder {encoder.name!r}; use the encoder tiny, or another judge "
+                "(judge=model), or fit curves with benches.labelled_judgements and state them in your catalog.json"
+            )
+        return cls(*(Logistic(*known[name]) for name in names))
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -179,7 +195,7 @@ class TextJudge:
     """Judges by fuzzy match and by the encoder.
 
     A node is held as far as the text has it by partial ratio, an intent, asked together with its question, and a relation, asked
-    as a statement, as far as a sentence is near to it. Each score has a logistic curve to a probability.
+    as a statement, as far as a sentence is near to it. Each score has a logistic curve to a probability, fitted for the encoder.
 
     A text that only names the nodes is near to whatever is asked of them. With `wording` the nodes are also taken out of
     both, and one sentence must be near with them and without, the less probable of the two counts: what is broken on purpose
@@ -190,7 +206,7 @@ class TextJudge:
     def __init__(self, encoder: Encoder, *, wording: bool = False, curves: Curves | None = None) -> None:
         self._encoder = encoder
         self._wording = wording
-        self._curves = curves or Curves()
+        self._curves = curves or Curves.of(encoder)
 
     def judge(self, inquiries: Sequence[Inquiry]) -> list[list[list[Probability]]]:
         """Return the probability that each text holds each feature; None for a feature without a letter or digit."""

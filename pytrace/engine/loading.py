@@ -92,7 +92,7 @@ class Engine:
     @functools.cached_property
     def cross_encoder(self) -> OnnxCrossEncoder:
         """The cross-encoder, which runs where the encoder does."""
-        from pytrace.methods.baselines import NO_CROSS_ENCODER
+        from pytrace.methods.ranking import NO_CROSS_ENCODER
         from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 
         if self.cross_encoder_directory is None:

@@ -33,7 +33,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 # Of any number: what seeds and timers hold.
 _MOST = (1 << 31) - 1
 Need = Literal["documents", "knowledge base", "cross-encoder", "log-probabilities"]
-Extra = Literal["graph", "sentence index", "search"]
+Extra = Literal["graph", "sentence index", "search", "cross-encoder"]
 Documents = Sequence[Sequence[Document]]
 """One list of documents a question."""
 Option = tuple[str, ...]
@@ -281,6 +281,7 @@ TAKEN: dict[Extra, tuple[str, ...]] = {
     "graph": ("graph", "extracted"),
     "sentence index": ("index",),
     "search": ("search",),
+    "cross-encoder": ("cross_encoder",),
 }
 
 METHODS: dict[str, MethodRow] = {}

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from pytrace.errors import InputError
 from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
-from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder
+from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder, required
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -85,7 +84,6 @@ class RetrievalRag(Method):
 
 GOLD = "gold"
 """Answers from the documents that support the gold answer and no others: the ceiling of all that select documents."""
-NO_CROSS_ENCODER = "cross-encoder ranks with a model that was not named; give --cross-encoder DIR"
 
 
 def _make(parts: Parts, settings: Any, name: str) -> Method:
@@ -93,9 +91,8 @@ def _make(parts: Parts, settings: Any, name: str) -> Method:
     if isinstance(settings, RagSettings):
         return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
     if retriever == "cross-encoder":
-        if parts.cross_encoder is None:
-            raise InputError(NO_CROSS_ENCODER)
-        return RetrievalRag(parts.model, None, settings, name=name, rank=rank_by_cross_encoder(parts.cross_encoder()))
+        rank = rank_by_cross_encoder(required(parts.cross_encoder))
+        return RetrievalRag(parts.model, None, settings, name=name, rank=rank)
     # BM25 ranks by words, so that no encoder is loaded for it.
     encoder = None if retriever == "bm25" else parts.encoder()
     return RetrievalRag(parts.model, encoder, settings, retriever=retriever, name=name, search=parts.search)

@@ -7,13 +7,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from pytrace.errors import ModelError
+from pytrace.errors import InputError
 from pytrace.methods.base import Documents
-from pytrace.models.encoders.cross_encoder import CrossEncoder, Scores
+from pytrace.models.encoders.cross_encoder import CrossEncoder, checked_scores
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval import RetrieverName, check_retriever, rank_each
 
+NO_CROSS_ENCODER = "a cross-encoder is to read question and passage together, but none was named; give --cross-encoder"
 Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
 SearchName: TypeAlias = RetrieverName | Literal["together"]
@@ -53,7 +54,7 @@ def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
             for question, candidates in zip(questions, documents, strict=True)
             for document in candidates
         ]
-        scores = _checked(cross_encoder, pairs)
+        scores = checked_scores(cross_encoder, pairs)
         ends = np.cumsum([len(candidates) for candidates in documents], dtype=np.int64)[:-1]
         orders = (np.argsort(-some, kind="stable") for some in np.split(scores, ends)) if documents else ()
         return [[ranked[i] for i in order[:count].tolist()] for ranked, order in zip(documents, orders, strict=True)]
@@ -61,17 +62,8 @@ def rank_by_cross_encoder(cross_encoder: CrossEncoder) -> Rank:
     return rank
 
 
-def _checked(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Scores:
-    """Score pairs and check what comes back, so that nothing broken is ranked by."""
-    scores = np.asarray(cross_encoder.score(pairs), dtype=np.float32)
-    if scores.shape != (len(pairs),):
-        raise ModelError(
-            f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; re-export the model"
-        )
-    if not np.isfinite(scores).all():
-        first = int(np.argmin(np.isfinite(scores)))
-        raise ModelError(
-            f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
-            f"{len(pairs)} pairs, first for the question {pairs[first][0][:60]!a}; re-export the model"
-        )
-    return scores
+def required(cross_encoder: Callable[[], CrossEncoder] | None) -> CrossEncoder:
+    """Return the cross-encoder that a method or a setting of one cannot do without."""
+    if cross_encoder is None:
+        raise InputError(NO_CROSS_ENCODER)
+    return cross_encoder()

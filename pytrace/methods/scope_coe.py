@@ -8,12 +8,13 @@ calls of the model, each one batch: one that extracts the features, one that jud
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
+from pytrace.chain_of_evidence.entailment_judge import EntailmentJudge
 from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry, Judge, Probability
 from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge
@@ -30,6 +31,8 @@ from pytrace.methods.base import (
     choice,
     register,
 )
+from pytrace.methods.ranking import required
+from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -49,7 +52,8 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     retriever: RetrieverName = "dense"
     pool: Positive = 20
     # "model" asks the language model yes or no, "text" needs none, "fused" adds up the log-odds of both by halves.
-    judge: Literal["model", "text", "fused"] = "model"
+    # By the language model, by words and vectors, by both, or by a cross-encoder that was trained for entailment.
+    judge: Literal["model", "text", "fused", "entailment"] = "model"
     # For the model as judge: subtract its log-odds under a text without content.
     calibrated: bool = False
     # A snippet holds a feature from this probability on.
@@ -84,6 +88,7 @@ class ScopeCoe(Method):
         retriever: Retriever | None = None,
         extractor: FeatureExtractor | None = None,
         judge: Judge | None = None,
+        cross_encoder: Callable[[], CrossEncoder] | None = None,
         name: str = "scope-coe",
     ) -> None:
         self.settings = settings or ScopeSettings()
@@ -92,7 +97,7 @@ class ScopeCoe(Method):
         self._encoder = encoder
         self._retriever = retriever
         self._extractor = extractor or make_feature_extractor(model, self.settings)
-        self._judge = judge or make_judge(model, encoder, self.settings)
+        self._judge = judge or make_judge(model, encoder, self.settings, cross_encoder)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
@@ -184,13 +189,22 @@ def make_feature_extractor(model: LanguageModel, settings: ScopeSettings) -> Fea
     )
 
 
-def make_judge(model: LanguageModel, encoder: Encoder, settings: ScopeSettings) -> Judge:
+def make_judge(
+    model: LanguageModel,
+    encoder: Encoder,
+    settings: ScopeSettings,
+    cross_encoder: Callable[[], CrossEncoder] | None = None,
+) -> Judge:
     """Make the judge that the settings ask for."""
+    if settings.judge == "entailment":
+        return EntailmentJudge(required(cross_encoder))
+    if settings.judge == "model":
+        return ModelJudge(model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
     text = TextJudge(encoder)
     if settings.judge == "text":
         return text
     by_model = ModelJudge(model, calibrated=settings.calibrated, demonstrations=settings.judge_demonstrations)
-    return by_model if settings.judge == "model" else FusedJudge([(by_model, 0.5), (text, 0.5)])
+    return FusedJudge([(by_model, 0.5), (text, 0.5)])
 
 
 def _sentences(documents: Sequence[Document]) -> list[Document]:
@@ -240,6 +254,7 @@ register(
         ScopeSettings(),
         # A small model judges by yes and no hardly better than chance, and text alone well; it copies what a grammar lets it copy.
         ScopeSettings(snippet="sentence", pool=10, judge="text", threshold=0.3, spans=True, reader_demonstrations=1),
+        takes=frozenset({"cross-encoder"}),
         space=(
             choice("judge", "text", "model", "fused"),
             choice("snippet", "document", "sentence"),

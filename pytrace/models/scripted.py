@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,10 @@ class HashEncoder:
     # Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009), section 2.
 
     name = "hash"
+    # A third of the words shared is as likely as not.
+    calibration: ClassVar[dict[str, tuple[float, float]]] = dict.fromkeys(
+        ("intent", "intent_wording", "relation", "relation_wording"), (0.33, 25.0)
+    )
 
     def __init__(self, *, dimension: int = 256, device: str = "cpu") -> None:
         if dimension < 1:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pytrace.chain_of_evidence.discriminator import Discriminator
+from pytrace.chain_of_evidence.entailment_judge import EntailmentJudge
 from pytrace.chain_of_evidence.features import Features, Inquiry, Probability
-from pytrace.chain_of_evidence.judges import CONTENT_FREE, FusedJudge, Logistic, ModelJudge, TextJudge, sigmoid, without
-from pytrace.errors import LogitsUnavailableError
+from pytrace.chain_of_evidence.judges import (
+    CONTENT_FREE,
+    Curves,
+    FusedJudge,
+    Logistic,
+    ModelJudge,
+    TextJudge,
+    sigmoid,
+    without,
+)
+from pytrace.errors import InputError, LogitsUnavailableError
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Feature
@@ -233,11 +244,75 @@ def test_an_undecided_feature_is_missing_and_no_feature_says_nothing() -> None:
         Discriminator(Says(0.5), threshold=float("nan"))
 
 
+class Entailing:
+    """A model of entailment that finds words of the statement in the premise."""
+
+    name = "entailing"
+    fingerprint = "entailing-1"
+    labels = ("Neutral", "Entailment")
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        self.asked += pairs
+        words = [(set(premise.casefold().split()), set(statement.casefold().split())) for premise, statement in pairs]
+        share = np.array([len(first & second) / len(second) for first, second in words], dtype=np.float32)
+        return np.stack([1 - share, share], axis=1)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return np.array([float(len(passage)) for _, passage in pairs], dtype=np.float32)
+
+
+def test_a_model_of_entailment_reads_the_text_as_its_premise() -> None:
+    model = Entailing()
+    inquiry = Inquiry(QUESTION, (INTENT, RELATION, NODE), (HOLDS, LACKS))
+    rows = EntailmentJudge(model).judge([inquiry, inquiry])
+    assert rows[0] == rows[1]
+    assert set(model.asked) == {
+        (text, statement) for text in (HOLDS, LACKS) for statement in (f"{QUESTION} {INTENT.text}", RELATION.statement)
+    }
+    assert len(model.asked) == 4
+    relation = model.probabilities([(HOLDS, RELATION.statement), (LACKS, RELATION.statement)])[:, 1]
+    assert [row[1] for row in rows[0]] == pytest.approx(relation.tolist())
+    # Nodes are found as the judge by text finds them.
+    by_text = TextJudge(HashEncoder()).judge([inquiry])[0]
+    assert [row[2] for row in rows[0]] == [row[2] for row in by_text]
+    assert EntailmentJudge(model).judge([Inquiry(QUESTION, (Feature("node", "?!"),), (HOLDS,))]) == [[[None]]]
+    assert EntailmentJudge(model).judge([]) == []
+
+
+def test_a_reranker_judges_by_the_curve_of_the_registry_and_is_refused_without_one() -> None:
+    model: Any = Entailing()
+    model.labels = ("score",)
+    with pytest.raises(InputError, match=r"'entailing' has neither \(labels: score\); name a model of entailment"):
+        EntailmentJudge(model)
+    model.calibration = {"relevance": (float(len(HOLDS)), 1.0)}
+    rows = EntailmentJudge(model).judge([Inquiry(QUESTION, (RELATION,), (HOLDS, HOLDS + "!"))])[0]
+    assert [row[0] for row in rows] == pytest.approx([0.5, 1 / (1 + math.exp(-1))])
+
+
+def test_curves_of_one_encoder_are_never_used_for_another() -> None:
+    class Other(HashEncoder):
+        name = "other"
+        calibration: ClassVar[Any] = {}
+
+    with pytest.raises(
+        InputError, match="no calibration for the encoder 'other'; use the encoder tiny, or another judge"
+    ):
+        TextJudge(Other())
+    TextJudge(Other(), curves=Curves.of(HashEncoder()))
+
+
 @pytest.mark.models
 def test_the_real_encoder_tells_the_country_from_the_fountain(tiny_models: dict[registry.Role, Path]) -> None:
     from pytrace.models.encoders.encoder import OnnxEncoder
 
-    judge = TextJudge(OnnxEncoder(tiny_models["encoder"]))
+    encoder = OnnxEncoder(tiny_models["encoder"])
+    judge = TextJudge(encoder)
     rows = judge.judge([Inquiry(QUESTION, (INTENT, RELATION, NODE), (HOLDS, LACKS))])[0]
     assert all(value is not None and value > 0.5 for value in rows[0])
     assert all(value is not None and value < 0.5 for value in rows[1])
+    # Cut, its inner products are others.
+    with pytest.raises(InputError, match="no calibration for the encoder 'minilm-l6-int8'"):
+        TextJudge(OnnxEncoder(tiny_models["encoder"], truncate_dim=128))

@@ -17,7 +17,7 @@ from pytrace.cli import common
 from pytrace.engine import loading
 from pytrace.errors import InputError
 from pytrace.methods.catalog import METHODS, default_settings, make_method, method_settings, parse_method
-from pytrace.methods.trace.ranker import Ranker, TripleIndex
+from pytrace.methods.trace.ranker import READ_ANEW, Ranker, TripleIndex
 from pytrace.methods.trace.selector import ChunkedSelector, Demonstrations, LetterSelector, Step
 from pytrace.models.language_model import OPTION_LABELS, OptionScores, Prompt
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -155,6 +155,36 @@ def test_without_the_ranker_more_triples_than_letters_are_all_candidates(scoring
         assert {part[0] for part in parts} == {"no need for additional knowledge triples"}
         # Each part has letters of its own, from A.
         assert all(labels == list(OPTION_LABELS[: len(labels)]) for _, labels in model.steps)
+
+
+class Reading:
+    """A cross-encoder that likes long passages, and says what it read."""
+
+    name = "reading"
+    fingerprint = "reading-1"
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        self.pairs += pairs
+        return np.array([len(passage) for _, passage in pairs], dtype=np.float32)
+
+
+def test_a_cross_encoder_reads_the_nearest_triples_anew_with_question_and_chain() -> None:
+    model, reading = Asked(), Reading()
+    method = make_method(
+        "trace:ranker=cross-encoder,candidates=1,length=2", model, Counting, LLM, cross_encoder=lambda: reading
+    )
+    method.select([QUESTION], [DOCUMENTS])
+    # Four times as many as are offered are read, and the longest is.
+    first = [passage for query, passage in reading.pairs if query == QUESTION]
+    assert len(first) == READ_ANEW
+    assert options(model.steps[0][0])[1:] == [max(first, key=len)]
+    then = {query for query, _ in reading.pairs} - {QUESTION}
+    assert then == {f"{QUESTION} {max(first, key=len)}"}
+    with pytest.raises(InputError, match="none was named; give --cross-encoder"):
+        make_method("trace:ranker=cross-encoder", model, Counting, LLM)
 
 
 def test_new_documents_is_heeded_without_the_ranker_too() -> None:

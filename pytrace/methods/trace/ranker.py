@@ -2,7 +2,8 @@
 
 Source: TRACE, section 3.3, equation 4: the question and the triples chosen so far, in that order, are one query, and inner
 products with the encoded triples rank them. Ours beyond it: a triple whose head the query names may count for more, as the
-edges of a knowledge graph do; of open heads less so where several documents have the head, and not where it is no name.
+edges of a knowledge graph do; of open heads less so where several documents have the head, and not where it is no name. And a
+cross-encoder may read the nearest ones once more, each with its query.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 from itertools import chain as concatenate
 from itertools import groupby
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,11 +22,14 @@ from pytrace.documents.languages import letters_apart
 from pytrace.documents.passages import TITLE_SEPARATOR
 from pytrace.kernels.device_vectors import DeviceVectors
 from pytrace.kernels.fuzzy import cdist, partial_ratio
+from pytrace.models.encoders.cross_encoder import CrossEncoder, checked_scores
 from pytrace.models.encoders.encoder import Encoder, device_of
 from pytrace.records import Candidate, Triple, Unit
 
 # A name found less surely than this (partial ratio, 0 to 1) is not found at all.
 NAMED = 0.9
+# A cross-encoder reads so many times the candidates that are offered.
+READ_ANEW = 4
 _IN_BRACKETS = re.compile(r"\([^()]*\)")
 _NO_WORD = re.compile(r"[\W_]+")
 
@@ -80,7 +85,13 @@ class Ranker:
     """Offers each chain the triples nearest to its question and what it has said so far."""
 
     def __init__(
-        self, encoder: Encoder | None, *, candidates: int = 20, link_weight: float = 0.0, new_documents: bool = False
+        self,
+        encoder: Encoder | None,
+        *,
+        cross_encoder: CrossEncoder | None = None,
+        candidates: int = 20,
+        link_weight: float = 0.0,
+        new_documents: bool = False,
     ) -> None:
         if candidates < 1:
             raise ValueError(f"candidates must be at least 1, not {candidates}")
@@ -88,6 +99,7 @@ class Ranker:
         if not link_weight >= 0:
             raise ValueError(f"link_weight must be 0 or more, not {link_weight}")
         self.candidates = candidates
+        self.cross_encoder = cross_encoder
         self.link_weight = link_weight
         self.new_documents = new_documents
 
@@ -104,12 +116,28 @@ class Ranker:
             " ".join([questions[question], *(index.unit(question, position).text for position in chain)])
             for question, chain in zip(which, chains, strict=True)
         ]
+        if self.cross_encoder is None:
+            return self._nearest(index, questions, which, taken, queries, self.candidates)
+        nearest = self._nearest(index, questions, which, taken, queries, READ_ANEW * self.candidates)
+        return self._read_anew(self.cross_encoder, queries, nearest)
+
+    def _nearest(
+        self,
+        index: TripleIndex,
+        questions: Sequence[str],
+        which: Sequence[int],
+        taken: Sequence[Sequence[int]],
+        queries: Sequence[str],
+        count: int,
+    ) -> list[list[Candidate]]:
+        """Return the candidates nearest to each query by vectors."""
+        assert self.encoder is not None
         vectors = self.encoder.encode(queries, kind="query")
         if self.link_weight:
-            return self._linked(index, which, taken, queries, vectors)
+            return self._linked(index, which, taken, queries, vectors, count)
         scores, rows = index.kept.top_k(
             vectors,
-            self.candidates,
+            count,
             offsets=index.offsets,
             query_offsets=np.searchsorted(which, np.arange(len(questions) + 1)).astype(np.int64),
             exclude=[
@@ -125,6 +153,18 @@ class Ranker:
             ]
             for question, row, row_scores in zip(which, rows, scores, strict=True)
         ]
+
+    def _read_anew(
+        self, cross_encoder: CrossEncoder, queries: Sequence[str], nearest: Sequence[list[Candidate]]
+    ) -> list[list[Candidate]]:
+        """Return the best of some candidates by a cross-encoder, best first, with its scores."""
+        pairs = [(query, item.unit.text) for query, items in zip(queries, nearest, strict=True) for item in items]
+        scores = iter(checked_scores(cross_encoder, pairs).tolist())
+        ranked = []
+        for items in nearest:
+            scored = [msgspec.structs.replace(item, score=score) for item, score in zip(items, scores, strict=False)]
+            ranked.append(sorted(scored, key=lambda item: -item.score)[: self.candidates])
+        return ranked
 
     def _all(self, index: TripleIndex, question: int, gone: set[int]) -> list[Candidate]:
         triples = enumerate(index.triples[question])
@@ -144,6 +184,7 @@ class Ranker:
         taken: Sequence[Sequence[int]],
         queries: Sequence[str],
         vectors: NDArray[np.float32],
+        count: int,
     ) -> list[list[Candidate]]:
         """Rank by similarity and by whether the query names a triple's head; every triple of a question must be scored."""
         ranked: list[list[Candidate]] = []
@@ -159,7 +200,7 @@ class Ranker:
                 ranked.append(
                     [
                         Candidate(index.unit(question, position), position, float(row[position]))
-                        for position in order[: self.candidates]
+                        for position in order[:count]
                     ]
                 )
         return ranked

@@ -26,6 +26,7 @@ from pytrace.methods.base import (
     choice,
     register,
 )
+from pytrace.methods.ranking import required
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker
 from pytrace.methods.trace.selector import (
@@ -63,10 +64,11 @@ class TraceSettings(UnitSettings, frozen=True, forbid_unknown_fields=True, kw_on
     passages: Positive | None = None
     # Chains that are read then; as many as `chains` says if None.
     passage_chains: Positive | None = None
-    # What offers candidates: "dense", the triples nearest to the question and the chain, or "none", the ablation "w/o
-    # triple ranker": every triple of the question, in the documents' order. Letters then ask in parts where there are
-    # more than 51, and `candidates`, `ranker_weight` and `link_weight` have no say.
-    ranker: Literal["dense", "none"] = "dense"
+    # What offers candidates: "dense", the triples nearest to the question and the chain; "cross-encoder", the best of four
+    # times as many by a model that reads each with them; or "none", the ablation "w/o triple ranker": every triple of the
+    # question, in the documents' order. Letters then ask in parts where there are more than 51, and `candidates`,
+    # `ranker_weight` and `link_weight` have no say.
+    ranker: Literal["dense", "cross-encoder", "none"] = "dense"
     # For the ranker: what is added to the similarity of a triple whose head the question or the chain names, an open
     # head's shared among the documents with it (0: the paper's).
     link_weight: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -96,7 +98,8 @@ class Trace(TripleMethod[TraceSettings]):
     def _prepare(self) -> None:
         settings = self.settings
         self._ranker = Ranker(
-            self._encoder if settings.ranker == "dense" else None,
+            self._encoder if settings.ranker != "none" else None,
+            cross_encoder=required(self._cross_encoder) if settings.ranker == "cross-encoder" else None,
             candidates=settings.candidates,
             link_weight=settings.link_weight,
             new_documents=settings.new_documents,
@@ -224,4 +227,8 @@ for _name, _reader, _summary, _space in (
         # Whole passages are more to read than units of them.
         _small = msgspec.structs.replace(_small, passages=2, passage_chains=1)
     _tried = (*_SPACE, *_space, READER_CHOICE)
-    register(MethodRow(_name, _summary, Trace, _papers, _small, takes=frozenset({"graph", "search"}), space=_tried))
+    register(
+        MethodRow(
+            _name, _summary, Trace, _papers, _small, takes=frozenset({"graph", "search", "cross-encoder"}), space=_tried
+        )
+    )

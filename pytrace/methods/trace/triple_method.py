@@ -12,6 +12,7 @@ from pytrace.errors import DataError, InputError, StoreError
 from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
 from pytrace.methods.ranking import Search
 from pytrace.methods.trace.ranker import TripleIndex
+from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader
@@ -81,6 +82,7 @@ class TripleMethod(Method, Generic[_Settings]):
         name: str = "",
         extracted: Callable[[Extraction], object] | None = None,
         search: Search | None = None,
+        cross_encoder: Callable[[], CrossEncoder] | None = None,
     ) -> None:
         self.settings = settings or cast(_Settings, self.default)
         self.name = name or self.known_as
@@ -88,6 +90,7 @@ class TripleMethod(Method, Generic[_Settings]):
         self._encoder = encoder
         self._extracted = extracted
         self._search = search
+        self._cross_encoder = cross_encoder
         self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
         self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)

@@ -51,6 +51,22 @@ class CrossEncoder(Protocol):
         """Return float32 [n], one score a pair of question and passage, larger is better, in the order of the pairs."""
 
 
+def checked_scores(cross_encoder: CrossEncoder, pairs: list[tuple[str, str]]) -> Scores:
+    """Score pairs and check what comes back, so that nothing broken is ranked by."""
+    scores = np.asarray(cross_encoder.score(pairs), dtype=np.float32)
+    if scores.shape != (len(pairs),):
+        raise ModelError(
+            f"cross-encoder {cross_encoder.name!r} gives scores {list(scores.shape)} for {len(pairs)} pairs; re-export the model"
+        )
+    if not np.isfinite(scores).all():
+        first = int(np.argmin(np.isfinite(scores)))
+        raise ModelError(
+            f"cross-encoder {cross_encoder.name!r} gives NaN or infinity for {int((~np.isfinite(scores)).sum())} of "
+            f"{len(pairs)} pairs, first for the question {pairs[first][0][:60]!a}; re-export the model"
+        )
+    return scores
+
+
 class CrossEncoderFiles(OnnxFiles):
     """The files of one cross-encoder; `max_tokens` is of question and passage together.
 

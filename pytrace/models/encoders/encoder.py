@@ -113,6 +113,7 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
         if output is None and (pooling or self._files.modules.complete):
             self._graph.take("token vectors")
         self._output = output
+        self._overruled = any(choice is not None for choice in (prompts, pooling, normalize, truncate_dim, output))
         self._pooling = self._choose_pooling(pooling)
         # A graph that gives one vector a text has all of the model in it.
         self._heads = [] if self._graph.pooled else self._files.modules.read_heads()
@@ -156,6 +157,11 @@ class OnnxEncoder(OnnxTextModel[EncoderFiles]):
             *((name, value) for name, value in rare.items() if value),
             files=[] if self._graph.pooled else files.modules.weights,
         )  # fmt: skip
+
+    @cached_property
+    def calibration(self) -> dict[str, tuple[float, float]]:
+        """The registry's curves that make probabilities of its scores; none if it is used otherwise than the registry says."""
+        return {} if self._overruled else super().calibration
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Encode texts."""

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from pytrace import _core
+from pytrace.models import registry
 from pytrace.models.encoders.encoder_files import OnnxFiles
 from pytrace.models.encoders.model_directory import locate
 from pytrace.models.encoders.onnx_graph import Device, Gives, OnnxGraph, weight_files
@@ -71,6 +73,11 @@ class OnnxTextModel(Generic[_Files]):
             files.graph, gives=gives, output=output, device=device, providers=providers, threads=1 if apart else threads
         )
         self._batch_tokens = batch_tokens or _BATCH_TOKENS[device]
+
+    @cached_property
+    def calibration(self) -> dict[str, tuple[float, float]]:
+        """The registry's curves that make probabilities of its scores; none if it has none for this model."""
+        return registry.calibration(map(registry.content_sha256, self._parts))
 
     def _hash(self, *rules: object, files: Sequence[Path] = ()) -> str:
         """Return SHA-256 over the graph, its weights, the tokenizer, more files, and the rules by which they are used."""

@@ -173,7 +173,7 @@ def _original(model: Model, files: tuple[store.FileStatus, ...]) -> rewritten.Or
 def resolve(name_or_path: str | os.PathLike[str], role: Role) -> Path:
     """Return what to load for a name or a path; never touches the network."""
     name = os.fspath(name_or_path)
-    if role == "encoder":
+    if role != "language-model":
         model = _named(name, role)
         if model is not None:
             _require_pulled(model, name)
@@ -319,6 +319,15 @@ def content_sha256(path: Path) -> str:
 def pinned(sha256: Iterable[str]) -> bool:
     """Return whether the built-in catalog pins every one of some files, told by their hashes."""
     return {file.sha256 for model in BUILT_IN.models for file in model.files}.issuperset(sha256)
+
+
+def calibration(sha256: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Return the catalog's curves for a model, told by its files' hashes; none for one that it does not know."""
+    there = set(sha256)
+    for model in catalog().models:
+        if model.calibration and model.pinned and there == {file.sha256 for file in model.files}:
+            return model.calibration
+    return {}
 
 
 def _known_hashes() -> list[tuple[str, int, str]]:

@@ -20,7 +20,7 @@ from msgspec import Meta
 from pytrace.errors import DataError
 from pytrace.storage.foreign_json import read_json
 
-Role = Literal["language-model", "encoder"]
+Role = Literal["language-model", "encoder", "reranker", "entailment"]
 
 # \Z, for $ would let a line break pass at the end.
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]
@@ -62,7 +62,12 @@ class EncoderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A named model: what it is for, its files, and its licence."""
+    """A named model: what it is for, its files, and its licence.
+
+    `calibration` maps what the model's scores are used for to the middle and the slope of the logistic curve that makes
+    probabilities of them: ``intent``, ``intent_wording``, ``relation`` and ``relation_wording`` of an encoder's inner products
+    (`pytrace.chain_of_evidence.judges`), ``relevance`` of a reranker's scores. It counts where all files are pinned.
+    """
 
     name: Name
     role: Role
@@ -70,6 +75,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     license: str
     files: Annotated[tuple[ModelFile, ...], Meta(min_length=1)]
     settings: EncoderSettings | None = None
+    calibration: dict[str, tuple[float, float]] = {}
 
     @property
     def pinned(self) -> bool:
@@ -88,7 +94,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def model(self, role: Role) -> str | None:
         """Return the name of the model that fills a role."""
-        return self.language_model if role == "language-model" else self.encoder
+        return {"language-model": self.language_model, "encoder": self.encoder}.get(role)
 
     @property
     def models(self) -> tuple[str, ...]:
