@@ -13,4 +13,6 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_words(module);
   pytrace::bindings::register_names(module);
   pytrace::bindings::register_pairs(module);
+  pytrace::bindings::register_late_interaction(module);
+  pytrace::bindings::register_bags(module);
 }

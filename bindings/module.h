@@ -16,5 +16,7 @@ void register_walk(pybind11::module_& module);
 void register_words(pybind11::module_& module);
 void register_names(pybind11::module_& module);
 void register_pairs(pybind11::module_& module);
+void register_late_interaction(pybind11::module_& module);
+void register_bags(pybind11::module_& module);
 
 }  // namespace pytrace::bindings

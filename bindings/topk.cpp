@@ -22,14 +22,6 @@ struct Operands {
   bool single = false;  // the query was a vector
 };
 
-py::array filled_scale(py::handle object, int64_t rows) {
-  py::array scale = scale_of(object, rows);
-  if (scale.size() == rows) return scale;
-  py::array filled = new_array<float>({rows});
-  std::fill_n(values_of<float>(filled), rows, *static_cast<const float*>(scale.data()));
-  return filled;
-}
-
 Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
   Operands out;
   py::array query_array = real_array(queries, "queries");
@@ -38,34 +30,11 @@ Operands operands_of(py::handle queries, py::handle items, py::handle scale) {
   query_array = rows_of<float>(query_array);
   out.queries = matrix_view<float>(query_array);
 
-  py::array item_array = real_array(items, "items");
-  require_rank(item_array, 2, "items");
-  const int number = item_array.dtype().num();
-  if (number == kFloat16Number || number == kInt8Number) {
-    out.items.type = number == kInt8Number ? ItemType::kInt8 : ItemType::kFloat16;
-    if (!readable_rows(item_array)) {
-      // The same type, contiguous, aligned and in this machine's byte order.
-      item_array = py::module_::import("numpy").attr("require")(
-          item_array, item_array.dtype().attr("newbyteorder")("="), "CA");
-    }
-  } else {
-    item_array = rows_of<float>(item_array);
-  }
-  out.items.data = item_array.data();
-  out.items.rows = item_array.shape(0);
-  out.items.cols = item_array.shape(1);
-  out.items.stride = item_array.strides(0) / item_array.itemsize();
-  if (!scale.is_none()) {
-    if (out.items.type != ItemType::kInt8) {
-      throw py::value_error("scale is for int8 items, but items holds " +
-                            std::string(py::str(item_array.dtype())));
-    }
-    const py::array factors = filled_scale(scale, out.items.rows);
-    out.items.scale = static_cast<const float*>(factors.data());
-    out.owners[2] = factors;
-  }
+  ItemArrays item_arrays = read_items(items, scale, "items");
+  out.items = item_arrays.view;
   out.owners[0] = std::move(query_array);
-  out.owners[1] = std::move(item_array);
+  out.owners[1] = std::move(item_arrays.values);
+  out.owners[2] = std::move(item_arrays.scale);
   return out;
 }
 

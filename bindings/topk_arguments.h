@@ -29,13 +29,13 @@ inline Metric metric_of(py::handle object) {
 }
 
 // The factors of int8 items: one for all (a vector of one value) or one a row.
-inline py::array scale_of(py::handle object, int64_t rows) {
+inline py::array scale_of(py::handle object, int64_t rows, const char* name = "items") {
   py::array scale = convert<float>(real_array(object, "scale"));
   if (scale.ndim() == 0) {
     scale = scale.attr("reshape")(1).cast<py::array>();
   } else if (scale.ndim() != 1 || scale.shape(0) != rows) {
-    throw py::value_error("scale has " + std::to_string(scale.size()) + " values, but items has " +
-                          std::to_string(rows) + " rows; give one number or one a row");
+    throw py::value_error("scale has " + std::to_string(scale.size()) + " values, but " + name +
+                          " has " + std::to_string(rows) + " rows; give one number or one a row");
   }
   const auto* values = static_cast<const float*>(scale.data());
   for (int64_t i = 0; i < scale.size(); ++i) {
@@ -47,51 +47,98 @@ inline py::array scale_of(py::handle object, int64_t rows) {
   return scale;
 }
 
-// exclude as (indices, offsets), as a matrix with a row a query, or as a sequence of vectors.
-// Returns what owns the two spans.
-inline py::tuple read_excluded(py::handle object, int64_t queries, TopKInput* input) {
-  const auto use = [input](const py::array& indices, const py::array& offsets) {
-    input->excluded = span_view<int64_t>(indices);
-    input->exclude_offsets = span_view<int64_t>(offsets);
-    if (input->exclude_offsets.size == 0) {
-      fail("exclude's offsets are empty; they need at least the value 0");
+// Rows of items, and the arrays that own them: float16 and int8 where they lie if rows can be read
+// there, other types as float32.
+struct ItemArrays {
+  Items view;
+  py::array values;
+  py::object scale;
+};
+
+inline ItemArrays read_items(py::handle items, py::handle scale, const char* name) {
+  ItemArrays out;
+  py::array array = real_array(items, name);
+  require_rank(array, 2, name);
+  const int number = array.dtype().num();
+  if (number == kFloat16Number || number == kInt8Number) {
+    out.view.type = number == kInt8Number ? ItemType::kInt8 : ItemType::kFloat16;
+    if (!readable_rows(array)) {
+      // The same type, contiguous, aligned and in this machine's byte order.
+      array = py::module_::import("numpy").attr("require")(
+          array, array.dtype().attr("newbyteorder")("="), "CA");
+    }
+  } else {
+    array = rows_of<float>(array);
+  }
+  out.view.data = array.data();
+  out.view.rows = array.shape(0);
+  out.view.cols = array.shape(1);
+  out.view.stride = array.strides(0) / array.itemsize();
+  if (!scale.is_none()) {
+    if (out.view.type != ItemType::kInt8) {
+      throw py::value_error(std::string("scale is for int8 ") + name + ", but " + name + " holds " +
+                            std::string(py::str(array.dtype())));
+    }
+    py::array factors = scale_of(scale, out.view.rows, name);
+    if (factors.size() != out.view.rows) {
+      const float all = *static_cast<const float*>(factors.data());
+      factors = new_array<float>({out.view.rows});
+      std::fill_n(values_of<float>(factors), out.view.rows, all);
+    }
+    out.view.scale = static_cast<const float*>(factors.data());
+    out.scale = std::move(factors);
+  }
+  out.values = std::move(array);
+  return out;
+}
+
+// Ragged indices, a list a query, as (indices, offsets), as a matrix with a row a query, or as a
+// sequence of vectors. Returns what owns the two spans.
+inline py::tuple read_ragged_indices(py::handle object, const std::string& name, int64_t queries,
+                                     Span<const int64_t>* indices_view,
+                                     Span<const int64_t>* offsets_view) {
+  const auto use = [&](const py::array& indices, const py::array& offsets) {
+    *indices_view = span_view<int64_t>(indices);
+    *offsets_view = span_view<int64_t>(offsets);
+    if (offsets_view->size == 0) {
+      fail(name + "'s offsets are empty; they need at least the value 0");
     }
     return py::make_tuple(indices, offsets);
   };
   if (py::isinstance<py::tuple>(object)) {
     const auto pair = py::reinterpret_borrow<py::tuple>(object);
     if (pair.size() != 2) {
-      throw py::value_error("exclude is a tuple of " + std::to_string(pair.size()) +
+      throw py::value_error(name + " is a tuple of " + std::to_string(pair.size()) +
                             "; it must be (indices, offsets)");
     }
-    return use(int64_vector(pair[0], "exclude's indices"),
-               int64_vector(pair[1], "exclude's offsets"));
+    return use(int64_vector(pair[0], (name + "'s indices").c_str()),
+               int64_vector(pair[1], (name + "'s offsets").c_str()));
   }
   py::array offsets = new_array<int64_t>({queries + 1});
   int64_t* ends = values_of<int64_t>(offsets);
   ends[0] = 0;
-  const auto require_count = [queries](int64_t count) {
+  const auto require_count = [&](int64_t count) {
     if (count != queries) {
-      throw py::value_error("exclude has " + std::to_string(count) + " rows, but there are " +
+      throw py::value_error(name + " has " + std::to_string(count) + " rows, but there are " +
                             std::to_string(queries) + " queries");
     }
   };
   if (py::isinstance<py::array>(object)) {
     const auto matrix = py::reinterpret_borrow<py::array>(object);
-    require_rank(matrix, 2, "exclude");
+    require_rank(matrix, 2, name.c_str());
     require_count(matrix.shape(0));
     for (int64_t q = 0; q < queries; ++q) ends[q + 1] = (q + 1) * matrix.shape(1);
-    return use(int64_vector(matrix.attr("reshape")(-1), "exclude"), offsets);
+    return use(int64_vector(matrix.attr("reshape")(-1), name.c_str()), offsets);
   }
   if (!PySequence_Check(object.ptr()) || PyUnicode_Check(object.ptr())) {
-    throw py::type_error("exclude must be a matrix, a sequence of vectors or (indices, offsets)");
+    throw py::type_error(name + " must be a matrix, a sequence of vectors or (indices, offsets)");
   }
   const auto rows = py::reinterpret_borrow<py::sequence>(object);
   require_count(static_cast<int64_t>(rows.size()));
   std::vector<py::array> parts;
   for (int64_t q = 0; q < queries; ++q) {
-    const std::string name = "exclude[" + std::to_string(q) + "]";
-    parts.push_back(int64_vector(py::object(rows[static_cast<size_t>(q)]), name.c_str()));
+    const std::string part = name + "[" + std::to_string(q) + "]";
+    parts.push_back(int64_vector(py::object(rows[static_cast<size_t>(q)]), part.c_str()));
     ends[q + 1] = ends[q] + parts.back().size();
   }
   py::array indices = new_array<int64_t>({ends[queries]});
@@ -126,7 +173,10 @@ inline RaggedArrays read_ragged(py::handle offsets, py::handle query_offsets, py
     if (input->query_offsets.size == 0)
       fail("query_offsets is empty; it needs at least the value 0");
   }
-  if (!exclude.is_none()) arrays.owners[2] = read_excluded(exclude, input->queries.rows, input);
+  if (!exclude.is_none()) {
+    arrays.owners[2] = read_ragged_indices(exclude, "exclude", input->queries.rows,
+                                           &input->excluded, &input->exclude_offsets);
+  }
   return arrays;
 }
 

@@ -10,20 +10,6 @@
 namespace pytrace::bindings {
 namespace {
 
-// Whole numbers where they are, for they may be mapped from a file and are checked as they are
-// read; converted if they are of another type.
-template <typename T>
-py::array whole_numbers(py::handle object, const char* name) {
-  const py::array array = real_array(object, name);
-  require_rank(array, 1, name);
-  const char kind = array.dtype().kind();
-  if (array.size() > 0 && kind != 'i' && kind != 'u') {
-    throw py::type_error(std::string(name) + " holds " + std::string(py::str(array.dtype())) +
-                         "; it must hold whole numbers");
-  }
-  return rows_of<T>(array);
-}
-
 template <typename T>
 py::array real_numbers(py::handle object, const char* name) {
   const py::array array = real_array(object, name);

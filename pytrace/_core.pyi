@@ -44,6 +44,28 @@ def scaled_rows(
     threads: int | None,
     /,
 ) -> npt.NDArray[np.float32]: ...
+def max_sim(
+    queries: npt.ArrayLike,
+    documents: npt.ArrayLike,
+    query_offsets: npt.ArrayLike | None,
+    document_offsets: npt.ArrayLike,
+    candidates: object,
+    k: int | None,
+    scale: npt.ArrayLike | None,
+    threads: int | None,
+    /,
+) -> Any: ...
+def embedding_bag(
+    table: npt.ArrayLike,
+    tokens: npt.ArrayLike,
+    offsets: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    mapping: npt.ArrayLike | None,
+    scale: npt.ArrayLike | None,
+    normalize: bool,
+    threads: int | None,
+    /,
+) -> npt.NDArray[np.float32]: ...
 def normalize(vectors: npt.ArrayLike, threads: int | None, /) -> npt.NDArray[np.float32]: ...
 def expand(
     chain_scores: npt.ArrayLike,

@@ -32,7 +32,18 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pytrace import _core
-from pytrace.kernels import alignment, beam, devices, fuzzy, normalize, set_cover, top_k, walk
+from pytrace.kernels import (
+    alignment,
+    beam,
+    devices,
+    embedding_bag,
+    fuzzy,
+    max_sim,
+    normalize,
+    set_cover,
+    top_k,
+    walk,
+)
 from pytrace.kernels.names import NameTable
 from pytrace.kernels.similarity import similarity
 
@@ -419,6 +430,66 @@ def make_top_k(rng: Dice) -> Call:
     return Call(
         top_k, [first[0] if queries == 1 else first, items, rng.choice([0, 1, 3, 10, 40])], options, check_top_k
     )
+
+
+def check_max_sim(result: Any, args: list[Any], options: dict[str, Any]) -> None:
+    scores, *rest = result if type(result) is tuple else (result,)
+    expect(type(scores) is np.ndarray and scores.dtype == np.float32 and scores.ndim in {1, 2}, result)
+    expect(not np.isnan(scores).any() and not (scores == np.inf).any(), result)
+    for indices in rest:
+        expect(is_array(indices, np.int64, scores.ndim) and indices.shape == scores.shape, result)
+        if isinstance(options["document_offsets"], np.ndarray):
+            expect(bool(((indices >= -1) & (indices < max(options["document_offsets"].size - 1, 1))).all()), result)
+    if options.get("candidates") is None and not rest and isinstance(options["document_offsets"], np.ndarray):
+        expect(scores.shape[-1] == options["document_offsets"].size - 1, (scores.shape, args))
+
+
+def make_max_sim(rng: Dice) -> Call:
+    rows, width = rows_and_width(rng, 3000)
+    questions, documents = rng.choice([0, 1, 2, 5]), rng.choice([0, 1, 3, 9])
+    if rng.large:
+        questions = documents = 9
+    tokens = 100 if rng.large else rng.choice(SIZES)
+    queries = reals(rng, tokens if questions else 0, width).astype(np.float32)
+    values = items_of(rng, rows if documents else 0, width)
+    options: dict[str, Any] = {"document_offsets": ends(rng, documents, len(values)), "threads": threads(rng)}
+    options["query_offsets"] = ends(rng, questions, len(queries)) if rng.random() < 0.8 else None
+    if options["query_offsets"] is None:
+        questions = 1
+    if rng.random() < 0.5:
+        seen = ends(rng, questions, 7)
+        listed = integers(rng, int(seen[-1]), documents) if documents else np.full(int(seen[-1]), -1)
+        options["candidates"] = rng.choice(
+            [(listed, seen), np.full((questions, 2), -1), [listed[:2] for _ in range(questions)]]
+        )
+    if rng.random() < 0.5:
+        options["k"] = rng.choice([0, 1, 3, 40])
+    if rng.random() < 0.1:
+        options["scale"] = rng.choice([0.5, np.abs(reals(rng, len(values))) + 0.1])
+    return Call(max_sim, [queries, values], options, check_max_sim)
+
+
+def check_embedding_bag(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
+    expect(is_array(result, np.float32, 2), result)
+    if isinstance(args[0], np.ndarray) and isinstance(args[2], np.ndarray):
+        expect(result.shape == (args[2].size - 1, args[0].shape[1]), (result.shape, args[0].shape, args[2].shape))
+
+
+def make_embedding_bag(rng: Dice) -> Call:
+    rows, width = rows_and_width(rng, 3000)
+    table = items_of(rng, rows, width)
+    vocabulary = rng.choice([rows, rows, 1, 12])
+    size = 20_000 if rng.large else rng.choice([0, 1, 9, 60])
+    size = size if min(rows, vocabulary) else 0
+    tokens = integers(rng, size, min(rows, vocabulary), rng.choice([np.int32, np.int64, np.uint16, np.uint64]))
+    options: dict[str, Any] = {"threads": threads(rng), "normalize": rng.choice([True, False])}
+    if vocabulary != rows:
+        options["mapping"] = integers(rng, vocabulary, rows + 1) - 1
+    if rng.random() < 0.4:
+        options["weights"] = reals(rng, vocabulary).astype(rng.choice(["f4", "f8"]))
+    if rng.random() < 0.1:
+        options["scale"] = rng.choice([0.5, np.abs(reals(rng, rows)) + 0.1])
+    return Call(embedding_bag, [table, tokens, ends(rng, rng.choice([1, 2, 9]), size)], options, check_embedding_bag)
 
 
 def check_similarity(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
@@ -979,6 +1050,7 @@ MAKERS: list[Callable[[Dice], Call]] = [
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
     make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of, make_word_top,
     make_pair_features, make_texts, make_turned, make_terms, make_scaled_rows,
+    make_max_sim, make_embedding_bag,
 ]  # fmt: skip
 
 

@@ -36,6 +36,22 @@ def top_k(
     return results
 
 
+def max_sim(question: Sequence[Sequence[float]], document: Sequence[Sequence[float]]) -> float:
+    """Sum over a question's vectors of the largest inner product with one of a document's, in float64."""
+    return math.fsum(max((pair_score(query, item, "ip") for item in document), default=-math.inf) for query in question)
+
+
+def embedding_bag(
+    rows: Sequence[Sequence[float]], tokens: Sequence[int], weights: Sequence[float], mapping: Sequence[int], dim: int
+) -> list[float]:
+    """Mean of the rows of the tokens that have one, each times its weight, in float64; zeros if there is none."""
+    counted = [token for token in tokens if mapping[token] >= 0]
+    return [
+        math.fsum(rows[mapping[token]][d] * weights[token] for token in counted) / len(counted) if counted else 0.0
+        for d in range(dim)
+    ]
+
+
 def word_scores(words: Sequence[tuple[float, Sequence[tuple[int, int]]]], norms: Sequence[float]) -> list[float]:
     """Sum the shares of words, each a weight and its (row, count) pairs, for every row."""
     return [

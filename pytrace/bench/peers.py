@@ -35,6 +35,8 @@ PEERS = {
     "scipy": Peer("scipy", "scipy.sparse", ("walk",)),
     "rustworkx": Peer("rustworkx", "rustworkx", ("walk",)),
     "pyahocorasick": Peer("pyahocorasick", "ahocorasick", ("names",)),
+    "torch": Peer("torch", "torch", ("late_interaction", "bags")),
+    "pylate": Peer("pylate", "pylate.scores", ("late_interaction",)),
     "ahocorasick-rs": Peer("ahocorasick-rs", "ahocorasick_rs", ("names",)),
 }
 

@@ -22,6 +22,8 @@ USES = {
     "alignment_score": "alignment.alignment_score('ada', 'foah')",
     "align_batch": "alignment.align_batch(['ada'], ['foah'])",
     "personalised_pagerank": "kernels.personalised_pagerank([0, 1], [0], [0])",
+    "max_sim": "kernels.max_sim([[1.0, 2.0]], [[3.0, 4.0]], document_offsets=[0, 1])",
+    "embedding_bag": "kernels.embedding_bag([[1.0, 2.0]], [0], [0, 1])",
     "expand": "kernels.expand([0.0], [[1.0, 2.0]], [False], beams=1, chains=1)",
 }
 

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "align/align.h"
+#include "bags/bags.h"
 #include "beam/beam.h"
 #include "common/dispatch.h"
 #include "common/parallel.h"
 #include "cover/cover.h"
 #include "fuzzy/fuzzy.h"
+#include "late_interaction/max_sim.h"
 #include "names/names.h"
 #include "pairs/pairs.h"
 #include "topk/topk.h"
@@ -148,6 +150,50 @@ Bytes one_query(const Inputs& in, int threads) {
   append(&out, scores);
   append(&out, indices);
   return out;
+}
+
+// Questions of five vectors and documents of ten; with candidates each question sees eight.
+Bytes max_sim(const Inputs& in, int threads, bool candidates) {
+  constexpr int64_t kQuestions = Inputs::kQueries / 5, kDocuments = Inputs::kItems / 10;
+  const auto query_offsets = offsets(kQuestions, 5), document_offsets = offsets(kDocuments, 10);
+  const auto candidate_offsets = offsets(kQuestions, 8);
+  std::vector<int64_t> listed(8 * kQuestions);
+  for (size_t i = 0; i < listed.size(); ++i) listed[i] = static_cast<int64_t>(i * 7) % kDocuments;
+  pytrace::MaxSimInput input;
+  input.queries = rows_of(in.queries);
+  input.documents = items_of(in);
+  input.query_offsets = view(query_offsets);
+  input.document_offsets = view(document_offsets);
+  std::vector<float> scores(kQuestions * kDocuments), best(kQuestions * 10);
+  std::vector<int64_t> indices(kQuestions * 10);
+  if (candidates) {
+    input.candidates = view(listed);
+    input.candidate_offsets = view(candidate_offsets);
+  }
+  pytrace::check_max_sim(input);
+  pytrace::max_sim(input, threads, scores.data());
+  pytrace::max_sim_top_k(input, 10, threads, best.data(), indices.data());
+  Bytes out;
+  append(&out, scores);
+  append(&out, best);
+  append(&out, indices);
+  return out;
+}
+
+Bytes embedding_bag(const Inputs& in, int threads) {
+  constexpr int64_t kBags = 4000;
+  std::vector<int32_t> tokens(kBags * 9);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int32_t>((i * 7919) % Inputs::kItems);
+  const auto ends = offsets(kBags, 9);
+  pytrace::Bags bags;
+  bags.table = items_of(in);
+  bags.offsets = view(ends);
+  std::vector<float> out(kBags * Inputs::kDim);
+  pytrace::embedding_bag(bags, view(tokens), true, threads, out.data());
+  Bytes bytes;
+  append(&bytes, out);
+  return bytes;
 }
 
 Bytes similarity(const Inputs& in, int threads) {
@@ -505,6 +551,9 @@ int main(int count, char** arguments) {
     run("top_k", [&](int threads) { return top_k(in, threads, false); });
     run("top_k, ragged", [&](int threads) { return top_k(in, threads, true); });
     run("top_k, one query", [&](int threads) { return one_query(in, threads); });
+    run("max_sim", [&](int threads) { return max_sim(in, threads, false); });
+    run("max_sim, candidates", [&](int threads) { return max_sim(in, threads, true); });
+    run("embedding_bag", [&](int threads) { return embedding_bag(in, threads); });
     run("similarity", [&](int threads) { return similarity(in, threads); });
     run("normalize", [&](int threads) { return normalize(in, threads); });
     for (auto scorer : {pytrace::FuzzyScorer::kRatio, pytrace::FuzzyScorer::kPartialRatio,
