@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from safetensors.numpy import save
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from pytrace.certify import gold_paths, response_files
 from pytrace.certify.response_parsing import parse_response
@@ -39,6 +42,7 @@ from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
 from pytrace.models.encoders.safetensors_file import read_tensors
+from pytrace.models.encoders.static_encoder import StaticEncoder
 from pytrace.models.registry import known_models, rewritten
 from pytrace.models.registry.model_files import _RECORD, _read_record
 from pytrace.reader import prompts
@@ -254,6 +258,29 @@ def _encoder_files(name: str) -> Target:
     return Target(read, well, within=name)
 
 
+def _static_encoder(name: str) -> Target:
+    def read(path: Path) -> None:
+        StaticEncoder(path.parent, cache_bytes=0).encode(["the red house", "a" * 2_000, ""])
+
+    def well(folder: Path) -> Sequence[bytes]:
+        tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "the": 1, "red": 2}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        table = np.arange(8, dtype=np.float16).reshape(2, 4)
+        stored = {"embeddings": table, "weights": np.ones(3), "mapping": np.array([0, 1, 1])}
+        files = {
+            "model.safetensors": save(stored),
+            "config.json": b'{"normalize": true, "max_length": 5}',
+            "modules.json": b'[{"idx": 0, "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]',
+            "config_sentence_transformers.json": b'{"prompts": {"query": "a: "}, "truncate_dim": 3}',
+        }
+        for each, content in files.items():
+            (folder / each).write_bytes(content)
+        return [files[name]]
+
+    return Target(read, well, within=name)
+
+
 def _beir(name: str) -> Target:
     def well(folder: Path) -> Sequence[bytes]:
         (folder / "qrels").mkdir(exist_ok=True)
@@ -364,6 +391,10 @@ TARGETS: dict[str, Target] = {
     "tokenizers": _encoder_files("tokenizer.json"),
     "configurations of encoders": _encoder_files("tokenizer_config.json"),
     "modules of encoders": _encoder_files("modules.json"),
+    "static encoders": _static_encoder("model.safetensors"),
+    "configurations of static encoders": _static_encoder("config.json"),
+    "modules of static encoders": _static_encoder("modules.json"),
+    "prompts of static encoders": _static_encoder("config_sentence_transformers.json"),
     "ONNX": Target(_graph, _onnx, ".onnx"),
     "safetensors": Target(read_tensors, _safetensors, ".safetensors"),
     "runs": Target(_scored, _made(_run_of), ".sqlite"),

@@ -22,8 +22,6 @@ _READS = re.compile(
 _WITHOUT = {
     "kg/building.py": "the record of a build of one's own; what cannot be read is begun anew",
     "kg/queries/trained.py": "the recipe in a GGUF that was trained here",
-    "models/encoders/onnx_trial.py": "read in a process of its own; attacked by encoders",
-    "models/registry/__init__.py": "what can be made anew; what cannot be read is",
     "retrieval/index_files.py": "a store of one's own: the stores' attack flips its bits",
     "storage/mapped_arrays.py": "manifests of stores of one's own",
     "training/examples.py": "rows that json_rows has read, for training",

@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pytrace.errors import InputError, ModelFileError
-from pytrace.models.encoders.model_directory import TokenizerSettings, load_tokenizer, locate, lower_cased, usable
+from pytrace.models.encoders.model_directory import (
+    TokenizerSettings,
+    load_tokenizer,
+    locate,
+    lower_cased,
+    read_config,
+    usable,
+)
 from pytrace.models.encoders.modules import Modules
-from pytrace.storage.foreign_json import read_json
 
 Kind = Literal["query", "passage"]
 
@@ -76,15 +82,7 @@ class OnnxFiles:
 
     def read(self, name: str, kind: type[_T]) -> _T | None:
         """Read a JSON file of the directory; None if it is not there."""
-        path = self.directory / name
-        try:
-            return read_json(path, kind)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise ModelFileError(
-                f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
-            ) from error
+        return read_config(self.directory / name, kind)
 
 
 class TextRules(NamedTuple):
@@ -129,15 +127,11 @@ class EncoderFiles(OnnxFiles):
             )
         stated = settings.get("truncate_dim")
         self.truncate_dim = stated if isinstance(stated, int) else None
-        self.prompts = self._read_prompts(settings.get("prompts"))
+        self.prompts = read_prompts(settings.get("prompts"))
 
     def rules(self, kind: Kind, prompts: Mapping[str, str]) -> TextRules:
         """Return what is done with texts of a kind; `prompts` overrides the model's: its text, or the name of one of these."""
-        if unknown := set(prompts) - set(_PROMPTS):
-            raise InputError(
-                f"prompts are of kind {' or '.join(map(repr, _PROMPTS))}, not {min(unknown)!r}; correct it"
-            )
-        prompt = self._prompt(kind, prompts)
+        prompt = choose_prompt(self.directory, self.prompts, kind, prompts)
         length = self.max_tokens
         stated = self._lengths[kind]
         if isinstance(stated, int) and stated > 0:
@@ -163,19 +157,6 @@ class EncoderFiles(OnnxFiles):
         with usable(self.tokenizer):
             self._tokenizer.enable_truncation(max_length=limit, direction=self._cut)
             return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
-
-    def _prompt(self, kind: Kind, prompts: Mapping[str, str]) -> str:
-        if kind in prompts:
-            return self.prompts.get(prompts[kind], prompts[kind])
-        own = next((self.prompts[name] for name in _PROMPTS[kind] if self.prompts.get(name)), None)
-        known = {name for names in _PROMPTS.values() for name in names}
-        others = [name for name, text in self.prompts.items() if text and name not in known]
-        if own is None and others and not any(name in self.prompts for name in known):
-            raise ModelFileError(
-                f"{self.directory} has the prompts {', '.join(others[:10])}, none of which is known to be for search; name one "
-                f"for {kind} texts, prompts={{'{kind}': {others[0]!r}}} ({kind}_prompt={others[0]}), or '' for none"
-            )
-        return own or ""
 
     def _prompt_length(self, prompt: str) -> int:
         """Count the tokens that a prompt begins a text with."""
@@ -211,11 +192,29 @@ class EncoderFiles(OnnxFiles):
                 "reads plain texts"
             )
 
-    @staticmethod
-    def _read_prompts(prompts: object) -> dict[str, str]:
-        if not isinstance(prompts, dict):
-            return {}
-        return {str(name): str(text or "") for name, text in prompts.items()}
+
+def read_prompts(prompts: object) -> dict[str, str]:
+    """Read the prompts of a config_sentence_transformers.json, by name."""
+    if not isinstance(prompts, dict):
+        return {}
+    return {str(name): str(text or "") for name, text in prompts.items()}
+
+
+def choose_prompt(directory: Path, stated: Mapping[str, str], kind: Kind, given: Mapping[str, str]) -> str:
+    """Return the prompt for texts of a kind among those that a model states; `given` overrides them, by text or name."""
+    if unknown := set(given) - set(_PROMPTS):
+        raise InputError(f"prompts are of kind {' or '.join(map(repr, _PROMPTS))}, not {min(unknown)!r}; correct it")
+    if kind in given:
+        return stated.get(given[kind], given[kind])
+    own = next((stated[name] for name in _PROMPTS[kind] if stated.get(name)), None)
+    known = {name for names in _PROMPTS.values() for name in names}
+    others = [name for name, text in stated.items() if text and name not in known]
+    if own is None and others and not any(name in stated for name in known):
+        raise ModelFileError(
+            f"{directory} has the prompts {', '.join(others[:10])}, none of which is known to be for search; name one "
+            f"for {kind} texts, prompts={{'{kind}': {others[0]!r}}} ({kind}_prompt={others[0]}), or '' for none"
+        )
+    return own or ""
 
 
 def _first_length(*stated: object) -> int:

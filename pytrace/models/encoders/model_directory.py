@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from tokenizers import Tokenizer, normalizers, processors
 
 from pytrace.errors import ModelFileError
+from pytrace.storage.foreign_json import read_json
+
+_T = TypeVar("_T")
 
 # What exporters add to "model" for weights of a kind, the first that is there; any other word stands for itself.
 _SUFFIXES = {
@@ -70,6 +73,18 @@ def _graph(directory: Path, remedy: str, dtype: str | None) -> Path:
             f"{directory} has {len(graphs)} .onnx files and none is called model.onnx; name the one to use or its dtype"
         )
     return next(iter(graphs.values()))
+
+
+def read_config(path: Path, kind: type[_T]) -> _T | None:
+    """Read a JSON file of a model; None if it is not there."""
+    try:
+        return read_json(path, kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} cannot be read as a model's configuration ({error}); fetch the model again"
+        ) from error
 
 
 class TokenizerSettings(msgspec.Struct):

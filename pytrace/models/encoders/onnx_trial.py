@@ -42,6 +42,26 @@ def check_model(directory: Path, parts: Sequence[Path], gives: Gives) -> None:
     )  # fmt: skip
 
 
+def check_tokenizer(path: Path) -> None:
+    """Refuse a tokenizer that this process may not survive, of a model without a graph."""
+    try:
+        content = registry.content_sha256(path)
+        size = path.stat().st_size
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read ({error.strerror}); correct its permissions") from error
+    if registry.pinned([content]):
+        return
+    trial.check(
+        path, _load_tokenizer, str(path), file="tokenizers.json", size=size, memory=_MEMORY + _COPIES * size,
+        key=hashlib.sha256(repr([tokenizers.__version__, content]).encode()).hexdigest(),
+    )  # fmt: skip
+
+
+def _load_tokenizer(path: str) -> str:
+    """Be the child, as `_load` is, for a tokenizer alone."""
+    return _tried(_tokenize, path)
+
+
 def _load(graph: str, tokenizer: str, gives: Gives) -> str:
     """Be the child: let the tokenizer and the graph do a little, and return what the process that called would not survive either."""
     return _tried(_tokenize, tokenizer) or _tried(_run, graph, gives)
