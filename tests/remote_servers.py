@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -39,6 +40,9 @@ parameters.n_parallel = given["slots"]
 parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
 parameters.api_keys = given["keys"]
 parameters.warmup = False
+parameters.embedding = given["task"] != "text"
+if given["task"] == "rank":
+    parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
 if given["float32"]:
     parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -93,22 +97,32 @@ def _running(script: str, given: object, port: int, log: Path) -> Iterator[str]:
 
 @contextmanager
 def llama_server(
-    path: Path, log: Path, *, context: int = 512, slots: int = 2, keys: tuple[str, ...] = (), float32: bool = True
+    path: Path,
+    log: Path,
+    *,
+    context: int = 512,
+    slots: int = 2,
+    keys: tuple[str, ...] = (),
+    float32: bool = True,
+    task: Literal["text", "embedding", "rank"] = "text",
 ) -> Iterator[str]:
     """Run llama.cpp's own server and yield its address."""
     pytest.importorskip("xllamacpp", reason="xllamacpp, which brings llama.cpp's server, is not installed")
     port = free_port()
-    given = {"path": str(path), "port": port, "context": context, "slots": slots, "keys": keys, "float32": float32}
+    given = {
+        "path": str(path), "port": port, "context": context, "slots": slots, "keys": keys, "float32": float32, "task": task,
+    }  # fmt: skip
     with _running(LLAMA_SERVER, given, port, log) as url:
         yield url
 
 
 @contextmanager
-def llama_cpp_python_server(path: Path, log: Path, *, context: int = 512) -> Iterator[str]:
+def llama_cpp_python_server(path: Path, log: Path, *, context: int = 512, embedding: bool = False) -> Iterator[str]:
     """Run llama-cpp-python's server and yield its address."""
     pytest.importorskip("uvicorn", reason="llama-cpp-python[server] is not installed")
     port = free_port()
     options = {"model": path, "host": "127.0.0.1", "port": port, "n_ctx": context, "n_threads": 1, "verbose": False}
+    options |= {"embedding": True, "n_batch": context} if embedding else {}
     given = [f"--{name}={value}" for name, value in options.items()]
     with _running(LLAMA_CPP_PYTHON, given, port, log) as url:
         yield url

@@ -6,19 +6,20 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pytrace.errors import ContextOverflowError, InputError, ModelError, ServerError
+from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
 from pytrace.models.servers.http_client import TIMEOUT, HttpClient
 from pytrace.models.servers.llama_server import LlamaServerDialect
+from pytrace.models.servers.server_answers import model_of, short_name
 from pytrace.models.servers.vllm_server import VllmDialect
 from pytrace.records import Usage
 from pytrace.storage.closing import Closing
@@ -85,7 +86,7 @@ class RemoteModel(BaseModel, Closing):
         lengths = [length for length in (context, self._server.context) if length]
         self.context_tokens = min(lengths, default=self._server.assumed_context)
         self.dialect = self._server.name
-        self.name = self._server.model.replace("\\", "/").rstrip("/").rpartition("/")[2] or self._server.model
+        self.name = short_name(self._server.model)
         self.usage = Usage()
         self._lock = threading.Lock()
         self.demonstrations_dropped = 0
@@ -216,33 +217,7 @@ class RemoteModel(BaseModel, Closing):
 async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tokens: int | None) -> ServerDialect:
     """Find out what a server is, and which model it has."""
     listing = await client.get("/v1/models", patient=False)
-    entries = listing.get("data") if isinstance(listing, dict) else None
-    entries = entries if isinstance(entries, list) else []
-    models = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-    if listing is None and model is None:
-        raise ServerError(
-            f"{client.origin} has no list of models (/v1/models); check the address, or name the model (--llm-model) if this is "
-            "a model server"
-        )
-    names = [str(entry["id"]) for entry in models]
-    if model is None:
-        if not names:
-            raise ServerError(
-                f"{client.origin}/v1/models: the answer has no list of models with an id each (data); check the address, or name "
-                "the model (--llm-model) if this is a model server"
-            )
-        if len(names) != 1:
-            raise InputError(
-                f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one (--llm-model)"
-            )
-        model = names[0]
-    elif names and model not in names:
-        raise InputError(f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}")
-    if client.without_key(model) != model:
-        raise ServerError(
-            f"the server at {client.origin} has its API key in a model's name; give the model another name"
-        )
-    listed: Mapping[str, Any] = next((entry for entry in models if entry["id"] == model), {})
+    model, listed = model_of(listing, model, client, "--llm-model")
     kind = dialect if dialect != "auto" else await _recognise(client, listed.get("owned_by"))
     server = _DIALECTS[kind](client, model, top_tokens)
     await server.describe(listed)

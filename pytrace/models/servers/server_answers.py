@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
 
-from pytrace.errors import ServerError
+from pytrace.errors import InputError, ServerError
 from pytrace.models.language_model import OptionScores
 from pytrace.records import Usage
+
+if TYPE_CHECKING:
+    from pytrace.models.servers.http_client import HttpClient
 
 _T = TypeVar("_T")
 Finish = Literal["end", "stop", "length", "repetition"]
@@ -147,9 +150,46 @@ def log_probability(value: object, where: str) -> float:
     )
 
 
-def shaped(answer: object, where: str, kind: type[_T]) -> _T:
+def shaped(answer: object, where: str, kind: type[_T], remedy: str = REMEDY) -> _T:
     """Return an answer as a kind of record; what it lacks, or has of another type, is named."""
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise ServerError(f"{where}: the answer is of another shape ({error}); {REMEDY}") from error
+        raise ServerError(f"{where}: the answer is of another shape ({error}); {remedy}") from error
+
+
+def model_of(listing: object, model: str | None, client: HttpClient, option: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the model that is meant, and its entry in the server's list of models; `option` names it on the command line."""
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    models = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+    if listing is None and model is None:
+        raise ServerError(
+            f"{client.origin} has no list of models (/v1/models); check the address, or name the model ({option}) if this is "
+            "a model server"
+        )
+    names = [str(entry["id"]) for entry in models]
+    if model is None:
+        if not names:
+            raise ServerError(
+                f"{client.origin}/v1/models: the answer has no list of models with an id each (data); check the address, or name "
+                f"the model ({option}) if this is a model server"
+            )
+        if len(names) != 1:
+            raise InputError(
+                f"the server at {client.origin} has {len(names)} models ({', '.join(names[:8])}); name one ({option})"
+            )
+        model = names[0]
+    elif names and model not in names:
+        raise InputError(f"the server at {client.origin} has no model {model!r}, but: {', '.join(names[:8])}")
+    if client.without_key(model) != model:
+        raise ServerError(
+            f"the server at {client.origin} has its API key in a model's name; give the model another name"
+        )
+    listed: Mapping[str, Any] = next((entry for entry in models if entry["id"] == model), {})
+    return model, listed
+
+
+def short_name(model: str) -> str:
+    """Return a model's name as its server has it, without folders."""
+    return model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model

@@ -1,0 +1,186 @@
+"""What encoders and rerankers on servers have in common: which model it is, and requests of a size that its server takes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from pytrace.errors import InputError, ServerError
+from pytrace.models.base_model import check_bounds
+from pytrace.models.servers.http_client import HttpClient
+from pytrace.models.servers.server_answers import model_of, short_name
+from pytrace.storage.closing import Closing
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# What a server says of a request that is too large for it; a smaller one may do. llama-server says 500 of a long text.
+_TOO_MUCH = frozenset({400, 413, 422, 500})
+# What servers say of the weights and of how texts are cut; all else may change without the vectors or scores.
+_SAID_OF_MODEL = ("root", "max_model_len")
+_SAID_BY_LLAMA_SERVER = ("n_params", "size", "n_vocab", "n_embd", "ftype")
+_SAID_BY_TEI = ("model_id", "model_sha", "model_dtype", "model_type", "max_input_length")
+_REMEDIES = {
+    "llama-server": "split it, or start the server with an --ubatch-size and a --ctx-size that hold it",
+    "tei": "split it, or start the server with --auto-truncate",
+    "vllm": "split it, or pass truncate=True",
+}
+
+
+class RemoteTextModel(Closing):
+    """A model on a server that turns texts into numbers.
+
+    `kind` is what the server was found to be: "tei" (Text Embeddings Inference), "llama-server", "vllm", or "openai" for any
+    other; `name` is the model's name as the server has it, without folders.
+    """
+
+    # The last part of the address where the whole endpoint is given, and the command line's option for the model's name.
+    endpoint: ClassVar[str]
+    option: ClassVar[str]
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None,
+        truncate: bool,
+        batch_texts: int,
+        concurrency: int,
+        api_key_env: str,
+        connect_timeout: float,
+        timeout: float,
+        attempts: int,
+    ) -> None:
+        check_bounds(1, batch_texts=batch_texts, concurrency=concurrency, attempts=attempts)
+        check_bounds(0.001, connect_timeout=connect_timeout, timeout=timeout)
+        self._truncate = truncate
+        self._most = batch_texts
+        address = url.strip().rstrip("/")
+        self._endpoint = f"/{self.endpoint}" if address.endswith(f"/{self.endpoint}") else ""
+        address = address.removesuffix(self._endpoint)
+        # Cohere has a second version; some servers have none.
+        self._version = next((version for version in ("/v1", "/v2") if address.endswith(version)), "")
+        self._client = HttpClient(
+            address.removesuffix(self._version), api_key_env=api_key_env, concurrency=concurrency,
+            connect_timeout=connect_timeout, timeout=timeout, attempts=attempts,
+        )  # fmt: skip
+        try:
+            self._client.run(self._meet(model))
+        except BaseException:
+            self._client.close()
+            raise
+        self.name = short_name(self._model)
+
+    def close(self) -> None:
+        """Close the connections; any later call fails."""
+        self._client.close()
+
+    async def _meet(self, model: str | None) -> None:
+        """Find out what the server is, which model it has, and whether that does what it is wanted for."""
+        client = self._client
+        listing = await client.get("/v1/models", patient=False)
+        # Text Embeddings Inference has one model, and no list.
+        info = await client.get("/info") if listing is None else None
+        if isinstance(info, dict) and isinstance(info.get("model_id"), str):
+            self.kind = "tei"
+            served = info.get("served_model_name")
+            names = [each for each in (served, info["model_id"]) if isinstance(each, str)]
+            listing = {"data": [{"id": each} for each in names]}
+            self._model, _ = model_of(listing, model or names[0], client, self.option)
+            self._identity = {key: info.get(key) for key in _SAID_BY_TEI}
+            most = info.get("max_client_batch_size")
+            if type(most) is int and most > 0:
+                self._most = min(self._most, most)
+            self._cuts = info.get("auto_truncate") is True
+        else:
+            self._model, entry = model_of(listing, model, client, self.option)
+            owner = entry.get("owned_by")
+            self.kind = "llama-server" if owner == "llamacpp" else "vllm" if owner == "vllm" else "openai"
+            meta = entry.get("meta")
+            figures = meta if self.kind == "llama-server" and isinstance(meta, dict) else {}
+            self._identity = {key: entry[key] for key in _SAID_OF_MODEL if entry.get(key) is not None}
+            self._identity |= {key: figures.get(key) for key in _SAID_BY_LLAMA_SERVER if key in figures}
+            self._cuts = False
+        await self._try()
+
+    async def _try(self) -> None:
+        """Ask for something small, to learn what the server gives."""
+        raise NotImplementedError
+
+    def _hash(self, **rules: object) -> str:
+        known = {"kind": self.kind, "model": self.name, **self._identity, **rules}
+        return hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()[:32]
+
+    def _where(self, path: str) -> str:
+        return f"{self._client.origin}{path}"
+
+    def _parts(self, items: Sequence[_Item], size: Callable[[_Item], int], most: int) -> list[list[_Item]]:
+        """Part items into requests: each as many as the server takes, and together no larger than `most`, or one."""
+        parts: list[list[_Item]] = []
+        used = 0
+        for item in items:
+            length = size(item)
+            if not parts or len(parts[-1]) >= self._most or used + length > most:
+                parts.append([])
+                used = 0
+            parts[-1].append(item)
+            used += length
+        return parts
+
+    async def _in_halves(
+        self,
+        items: Sequence[_Item],
+        ask: Callable[[Sequence[_Item]], Awaitable[Sequence[_Result]]],
+        described: Callable[[_Item], str],
+    ) -> list[_Result]:
+        """Ask for items together, or in halves where that is too much for the server; one that is too much alone is named."""
+        if len(items) <= self._most:
+            try:
+                return list(await ask(items))
+            except ServerError as error:
+                if error.status not in _TOO_MUCH:
+                    raise
+                if len(items) == 1:
+                    remedy = _REMEDIES.get(self.kind, "split it")
+                    message = (
+                        f"{described(items[0])} is refused ({error}); if it is longer than the model takes, {remedy}"
+                    )
+                    raise ServerError(message, status=error.status) from error
+        half = (len(items) + 1) // 2
+        both = [
+            *await self._in_halves(items[:half], ask, described),
+            *await self._in_halves(items[half:], ask, described),
+        ]
+        # No single item was too much, so it was their number.
+        self._most = min(self._most, half)
+        return both
+
+
+def shown(text: str) -> str:
+    """Name a text in a message: its beginning and its length."""
+    return f"{text[:60]!a}{'…' if len(text) > 60 else ''} ({len(text):,} characters)"
+
+
+def check_rows(indices: Sequence[int], count: int, where: str, what: str) -> None:
+    """Refuse an answer that has not one row for each thing that was asked for."""
+    if sorted(indices) != list(range(count)):
+        given = ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
+        raise ServerError(
+            f"{where}: the answer has {len(indices)} rows (index {given or 'none'}) for {count} {what}; each wants one row, "
+            f"0 to {count - 1}; look at the server's log"
+        )
+
+
+def named_prompts(prompts: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the texts that go before queries and before passages; models call a passage ``passage`` or ``document``."""
+    prompts = dict(prompts or {})
+    names: tuple[Any, ...] = ("query", "passage", "document")
+    for name, text in prompts.items():
+        if name not in names or not isinstance(text, str):
+            raise InputError(
+                f"prompts has {name!r}: {text!a:.40}; give a text for 'query' and one for 'passage' (or 'document')"
+            )
+    return {"query": prompts.get("query", ""), "passage": prompts.get("passage", prompts.get("document", ""))}
