@@ -44,6 +44,7 @@ def sparql_server(turtle: str) -> AbstractContextManager[SparqlServer]:
 
 
 class Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # as in `tests/server_double.py`
     protocol_version = "HTTP/1.1"
     server: SparqlServer
 

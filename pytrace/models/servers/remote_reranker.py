@@ -22,6 +22,7 @@ RerankDialect = Literal["auto", "jina", "tei"]
 _MOST_CHARACTERS = 1 << 18
 # Bytes of an answer: a row takes some 60, more where it repeats its document, each letter escaped.
 _ANSWER, _ROW, _ESCAPED = 1 << 16, 1 << 10, 12
+_LARGEST = float(np.finfo(np.float32).max)
 _PROBE = ("Is the sky blue?", "The sky is blue.")
 
 
@@ -194,7 +195,7 @@ class RemoteReranker(RemoteTextModel):
 
     def _score(self, row: _Row, where: str) -> float:
         score = row.score if row.relevance_score is None else row.relevance_score
-        if score is None or not abs(score) <= np.finfo(np.float32).max:  # false for NaN too
+        if score is None or not abs(score) <= _LARGEST:  # false for NaN too
             raise ServerError(
                 f"{where}: row {row.index} has {score} for its score (relevance_score or score), which wants a number of "
                 "float32; the server's model or device is broken"
