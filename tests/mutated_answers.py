@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyoxigraph as ox
 
 from pytrace.errors import PytraceError, ServerError
@@ -18,11 +19,16 @@ from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.sparql import rewrite
 from pytrace.models.language_model import Prompt
+from pytrace.models.servers.remote_encoder import RemoteEncoder
 from pytrace.models.servers.remote_model import RemoteModel
+from pytrace.models.servers.remote_reranker import RemoteReranker
 from tests.server_double import Double, double
 from tests.sparql_server import sparql_server
+from tests.text_model_double import serve, text_model_double
 
 KINDS = ("vllm", "openai", "chat", "llama-server", "llama-cpp-python")
+# Encoders and rerankers, by what their servers speak.
+TEXT_KINDS = ("encoder tei", "encoder vllm", "encoder openai", "reranker tei", "reranker vllm", "reranker cohere")
 _REMOVED = object()
 # Of every type, and what is too large, too deep, of no size or no number.
 VALUES: tuple[Any, ...] = (
@@ -81,7 +87,7 @@ class Mutations:
             handler, self.change(path, answer, status), status, headers
         )
         handler.event = lambda answer: event(handler, self.change(path, answer, 200))
-        return _EXTRAS.get(self.kind, lambda *_: False)(handler, path)
+        return _EXTRAS.get(self.kind, serve if self.kind in TEXT_KINDS else lambda *_: False)(handler, path)
 
     def change(self, path: str, answer: Any, status: int) -> Any:
         if status != 200 or isinstance(answer, bytes):
@@ -95,7 +101,7 @@ class Mutations:
             return answer
 
 
-def use(url: str, kind: str) -> None:
+def use_model(url: str, kind: str) -> None:
     """Use a model in all ways, and look at what comes back."""
     with RemoteModel(url, concurrency=1, attempts=1, timeout=20.0) as model:
         prompt: Prompt | str = Prompt("Choose.", (), "Which <|x|>?") if kind == "chat" else "The sky"
@@ -113,9 +119,30 @@ def use(url: str, kind: str) -> None:
         assert model.fingerprint
 
 
+def use_text_model(url: str, kind: str) -> None:
+    """Encode or rerank, and look at what comes back."""
+    what, _, server = kind.partition(" ")
+    given: dict[str, Any] = {"concurrency": 1, "attempts": 1, "timeout": 20.0, "batch_texts": 2}
+    if server in {"openai", "cohere"}:
+        given["model"] = "double"
+    if what == "encoder":
+        with RemoteEncoder(url, **given) as encoder:
+            assert np.isfinite(encoder.encode(["four words and more", "the sky", "the sea"])).all()
+            assert encoder.fingerprint
+    else:
+        with RemoteReranker(url, **given) as reranker:
+            assert np.isfinite(reranker.score([("who?", "the sky"), ("who?", "the sea"), ("why?", "the sea")])).all()
+            assert reranker.fingerprint
+
+
 def findings(kind: str, trials: int, seed: int) -> Iterator[str]:
     """Yield what went wrong with single values changed."""
-    with double("vllm" if kind == "vllm" else "openai", completions=kind != "chat") as server:
+    use = use_text_model if kind in TEXT_KINDS else use_model
+    if kind in TEXT_KINDS:
+        running = text_model_double(kind.partition(" ")[2], base64="tei" in kind)
+    else:
+        running = double("vllm" if kind == "vllm" else "openai", completions=kind != "chat")
+    with running as server:
         mutations = Mutations(server, kind)
         use(server.url, kind)
         answers = mutations.number

@@ -41,11 +41,11 @@ def text_model_double(kind: str, **abilities: Any) -> AbstractContextManager[Dou
     """Run a double of a kind; `abilities` may change what it can do."""
     can = {"base64": True, "auto_truncate": True, "dimensions": True, "sha": "1f2e", "info": True, "paths": None}
     server = Double(kind, **can | abilities)
-    server.trouble = lambda handler, path, _: answer(handler, path)
+    server.trouble = lambda handler, path, _: serve(handler, path)
     return served(server)
 
 
-def answer(handler: Any, path: str) -> bool:
+def serve(handler: Any, path: str) -> bool:
     """Answer a request as a kind of server does."""
     server, body = handler.server, handler.body
     paths = (

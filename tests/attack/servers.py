@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +21,10 @@ from typing import Any
 from tests.attack import _supplies
 from tests.attack.frame import Attack, command
 from tests.local_server import LocalServer, served
-from tests.mutated_answers import KINDS, TOWNS, endpoint_findings, findings
+from tests.mutated_answers import KINDS, TEXT_KINDS, TOWNS, endpoint_findings, findings
 from tests.server_double import double
 from tests.sparql_server import sparql_server
+from tests.text_model_double import serve, text_model_double
 
 _KEY = "sk-attack-0123456789abcdef"
 _ESCAPES = "\x1b]0;owned\x07\x1b[2J\u009b31m\u202egnp.exe\u2066\u0000"
@@ -132,6 +136,24 @@ MISBEHAVIOURS: dict[str, Callable[[Any], None]] = {
     "two answers": _send("HTTP/1.1 200 OK\ncontent-length: 2", b"{}HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"),
 }  # fmt: skip
 
+_TEXT_MODEL = """
+import resource, sys, traceback
+from pytrace.errors import PytraceError
+from pytrace.models.servers.remote_{0} import Remote{1}
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    with Remote{1}(sys.argv[1], timeout=2.0, batch_texts=1) as model:
+        model.{2}
+except PytraceError:
+    print(traceback.format_exc())
+"""
+_TEXT_MODELS = {
+    "encoder": _TEXT_MODEL.format("encoder", "Encoder", "encode(['the sea', 'the sky', 'the tern'])"),
+    "reranker": _TEXT_MODEL.format(
+        "reranker", "Reranker", "score([('who', 'the sea'), ('who', 'the sky'), ('why', 'a tern')])"
+    ),
+}
+
 _Q = "Who founded the company that owns the Marigold Tern?"
 # What is asked of a server that is honest up to some request, {} for its address.
 COMMANDS: dict[str, str] = {
@@ -145,16 +167,21 @@ COMMANDS: dict[str, str] = {
 
 
 def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]:
-    tried = [(words, name) for words in (*COMMANDS, "--kb", "models pull") for name in MISBEHAVIOURS]
+    tried = [(words, name) for words in (*COMMANDS, "--kb", "models pull", *_TEXT_MODELS) for name in MISBEHAVIOURS]
     # What pip and the hub's client make of answers is theirs; that they end, and how, is looked at for some.
     pulled = [each for each in tried if each[0] == "models pull"]
     kept = set(random.sample(pulled, 12))
     tried = [each for each in tried if each[0] != "models pull" or each in kept]
     for words, name in random.sample(tried, 3) if short else tried:
-        run = {"--kb": _ask_endpoint, "models pull": _pull}.get(words, partial(_ask_model, words))
+        others = {
+            "--kb": _ask_endpoint,
+            "models pull": _pull,
+            **{kind: partial(_use_text_model, kind) for kind in _TEXT_MODELS},
+        }
+        run = others.get(words, partial(_ask_model, words))
         yield Attack(f"{words}: {name}", partial(run, workplace, name, random.randrange(1 << 32)))
     seed = random.randrange(1 << 32)
-    for kind in () if short else KINDS:
+    for kind in () if short else (*KINDS, *TEXT_KINDS):
         yield Attack(f"changed answers: {kind}", lambda kind=kind: "; ".join(findings(kind, 150, seed)) or None)
     if not short:
         yield Attack("changed answers: endpoint", lambda: "; ".join(endpoint_findings(150, seed)) or None)
@@ -211,6 +238,24 @@ def _ask_endpoint(workplace: Path, name: str, seed: int) -> str | None:
         server.trouble = _misbehaving(name, Random(seed).choice([0, 1, 2]))
         words = "ask {Q} --method cok --query-grammar none --kb-timeout 2 --threads 1 --timeout 9 --llm {url} --kb"
         return _judged(folder, [*_worded(words, model.url), server.url], {})
+
+
+def _use_text_model(kind: str, workplace: Path, name: str, seed: int) -> str | None:
+    """Encode or rerank with the library, in a process of its own."""
+    with text_model_double("vllm") as server:
+        misbehave = _misbehaving(name, Random(seed).choice([0, 1, 2, 3, 4]))
+        server.trouble = lambda handler, path, number: misbehave(handler, path, number) or serve(handler, path)
+        env = {**os.environ, "PYTRACE_API_KEY": _KEY, "OMP_NUM_THREADS": "1"}
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _TEXT_MODELS[kind], server.url], capture_output=True, text=True, check=False,
+                timeout=2 * _SECONDS + 10, env=env, cwd=workplace,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"did not end within {2 * _SECONDS + 10:g} s"
+    if done.returncode or done.stderr:
+        return f"exit status {done.returncode}: {done.stderr[-300:]}"
+    return f"said the key: {done.stdout[-300:]}" if "sk-attack" in done.stdout else None
 
 
 class _Store(BaseHTTPRequestHandler):

@@ -20,10 +20,10 @@ from tests.text_model_double import (
     ENCODERS,
     LIMIT,
     RERANKERS,
-    answer,
     asked,
     refuse,
     score_of,
+    serve,
     text_model_double,
     vector_of,
 )
@@ -50,7 +50,7 @@ def changed(server: Double, path: str, change: Callable[[Any, dict[str, Any]], A
             handler.reply = lambda given, status=200, headers=None: reply(
                 handler, change(given, handler.body), status, headers
             )
-        return answer(handler, where)
+        return serve(handler, where)
 
     server.trouble = trouble
 
@@ -161,7 +161,7 @@ def test_requests_that_are_too_large_are_halved_and_later_ones_sent_so() -> None
     def small(handler: Any, path: str, _: int) -> bool:
         body = handler.body
         if len(body.get("input") or body.get("documents") or ()) <= 3:
-            return answer(handler, path)
+            return serve(handler, path)
         handler.reply(b"<html>Request Entity Too Large</html>", 413)
         return True
 
@@ -319,7 +319,7 @@ def test_where_and_how_a_server_reranks_is_found_out() -> None:
 def test_a_refusal_is_told_with_the_servers_own_words() -> None:
     def refused(handler: Any, path: str, _: int) -> bool:
         if not path.endswith("rerank"):
-            return answer(handler, path)
+            return serve(handler, path)
         refuse(handler, "unknown model 'double'", 400)
         return True
 
@@ -339,7 +339,7 @@ def test_many_requests_are_under_way_together() -> None:
 
         def together(handler: Any, path: str, _: int) -> bool:
             barrier.wait(timeout=30)
-            return answer(handler, path)
+            return serve(handler, path)
 
         server.trouble = together
         np.testing.assert_allclose(encoder.encode(TEXTS[:8]), [vector_of(text) for text in TEXTS[:8]], atol=1e-7)
@@ -353,7 +353,7 @@ def test_a_busy_server_is_asked_again_and_a_silent_one_given_up() -> None:
 
     def busy(handler: Any, path: str, _: int) -> bool:
         if path == "/info" or left[0] <= 0:
-            return answer(handler, path)
+            return serve(handler, path)
         left[0] -= 1
         refuse(handler, "Model is overloaded", 429)
         return True
@@ -376,12 +376,12 @@ def test_vectors_made_before_a_failure_are_kept() -> None:
             if len(asked(server, EMBEDDINGS)) - before > 2:
                 refuse(handler, "the engine died", 501)
                 return True
-            return answer(handler, path)
+            return serve(handler, path)
 
         server.trouble = later
         with pytest.raises(ServerError, match="the engine died"):
             encoder.encode(TEXTS)
-        server.trouble = lambda handler, path, _: answer(handler, path)
+        server.trouble = lambda handler, path, _: serve(handler, path)
         encoder.encode(TEXTS)
         assert sum(len(body["input"]) for body in asked(server, EMBEDDINGS)[before + 3 :]) == len(TEXTS) - 4
 
@@ -392,7 +392,7 @@ def test_no_message_repeats_the_key(use: Any, monkeypatch: pytest.MonkeyPatch) -
 
     def repeats(handler: Any, path: str, _: int) -> bool:
         if path == "/v1/models":
-            return answer(handler, path)
+            return serve(handler, path)
         handler.reply({"error": {"message": f"Incorrect API key provided: {handler.headers['authorization']}"}}, 401)
         return True
 
