@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from pytrace.models.encoders.vector_cache import VectorCache
 from pytrace.models.servers.dialects import PROBE
 from pytrace.models.servers.http_client import TIMEOUT
 from pytrace.models.servers.remote_model import KEY_VARIABLE
-from pytrace.models.servers.remote_text_model import RemoteTextModel, check_rows, named_prompts, shown
+from pytrace.models.servers.remote_text_model import RemoteTextModel, check_rows, shown
 from pytrace.models.servers.server_answers import Count, shaped
 
 # Characters of one request's texts: some 16,000 tokens, where OpenAI takes 300,000 and proxies a megabyte.
@@ -117,7 +118,7 @@ class RemoteEncoder(RemoteTextModel):
         cache_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         check_bounds(1, truncate_dim=truncate_dim)
-        self._prompts = named_prompts(prompts)
+        self._prompts = _named(prompts)
         self._normalize = normalize
         self.dimension = truncate_dim or 0
         self._body: dict[str, object] = {"encoding_format": "base64"}
@@ -260,3 +261,15 @@ def _numbers(row: _Row, where: str) -> Vectors:
             ) from error
     with np.errstate(over="ignore"):  # infinity is told of with the text's name
         return np.array(row.embedding, dtype=np.float64).astype(np.float32)
+
+
+def _named(prompts: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the texts that go before queries and before passages; models call a passage ``passage`` or ``document``."""
+    prompts = dict(prompts or {})
+    names: tuple[Any, ...] = ("query", "passage", "document")
+    for name, text in prompts.items():
+        if name not in names or not isinstance(text, str):
+            raise InputError(
+                f"prompts has {name!r}: {text!a:.40}; give a text for 'query' and one for 'passage' (or 'document')"
+            )
+    return {"query": prompts.get("query", ""), "passage": prompts.get("passage", prompts.get("document", ""))}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, TypeVar
 
 import msgspec
 
-from pytrace.errors import InputError, ServerError
+from pytrace.errors import ServerError
 from pytrace.models.base_model import check_bounds
 from pytrace.models.servers.http_client import HttpClient
 from pytrace.models.servers.server_answers import model_of, short_name
@@ -89,7 +90,8 @@ class RemoteTextModel(Closing):
             served = info.get("served_model_name")
             names = [each for each in (served, info["model_id"]) if isinstance(each, str)]
             listing = {"data": [{"id": each} for each in names]}
-            self._model, _ = model_of(listing, model or names[0], client, self.option)
+            model_of(listing, model or names[0], client, self.option)
+            self._model = names[0]
             self._identity = {key: info.get(key) for key in _SAID_BY_TEI}
             most = info.get("max_client_batch_size")
             if type(most) is int and most > 0:
@@ -106,9 +108,9 @@ class RemoteTextModel(Closing):
             self._cuts = False
         await self._try()
 
+    @abc.abstractmethod
     async def _try(self) -> None:
         """Ask for something small, to learn what the server gives."""
-        raise NotImplementedError
 
     def _hash(self, **rules: object) -> str:
         known = {"kind": self.kind, "model": self.name, **self._identity, **rules}
@@ -137,7 +139,8 @@ class RemoteTextModel(Closing):
         described: Callable[[_Item], str],
     ) -> list[_Result]:
         """Ask for items together, or in halves where that is too much for the server; one that is too much alone is named."""
-        if len(items) <= self._most:
+        refused = len(items) <= self._most
+        if refused:
             try:
                 return list(await ask(items))
             except ServerError as error:
@@ -154,8 +157,8 @@ class RemoteTextModel(Closing):
             *await self._in_halves(items[:half], ask, described),
             *await self._in_halves(items[half:], ask, described),
         ]
-        # No single item was too much, so it was their number.
-        self._most = min(self._most, half)
+        if refused:  # though no single item is too much: it was their number
+            self._most = min(self._most, half)
         return both
 
 
@@ -172,15 +175,3 @@ def check_rows(indices: Sequence[int], count: int, where: str, what: str) -> Non
             f"{where}: the answer has {len(indices)} rows (index {given or 'none'}) for {count} {what}; each wants one row, "
             f"0 to {count - 1}; look at the server's log"
         )
-
-
-def named_prompts(prompts: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the texts that go before queries and before passages; models call a passage ``passage`` or ``document``."""
-    prompts = dict(prompts or {})
-    names: tuple[Any, ...] = ("query", "passage", "document")
-    for name, text in prompts.items():
-        if name not in names or not isinstance(text, str):
-            raise InputError(
-                f"prompts has {name!r}: {text!a:.40}; give a text for 'query' and one for 'passage' (or 'document')"
-            )
-    return {"query": prompts.get("query", ""), "passage": prompts.get("passage", prompts.get("document", ""))}
