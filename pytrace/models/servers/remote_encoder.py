@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import get_args
 
 import msgspec
 import numpy as np
 
 from pytrace.errors import InputError, ServerError, StoreError
 from pytrace.models.base_model import check_bounds
-from pytrace.models.encoders.encoder import Kind, Vectors
+from pytrace.models.encoders.encoder import Vectors
+from pytrace.models.encoders.encoder_files import Kind
+from pytrace.models.encoders.heads import normalized
 from pytrace.models.encoders.text_vectors import TextVectors, text_key
 from pytrace.models.encoders.vector_cache import VectorCache
 from pytrace.models.servers.dialects import PROBE
@@ -58,8 +60,8 @@ class RemoteEncoder(RemoteTextModel):
     model
         The model's name; it may be left out where the server has one.
     prompts
-        Texts that go before those of a kind: ``query`` and ``passage`` (or ``document``), as the model's card has them. A
-        server's own prompts are not used; one that adds some by default (`--default-prompt`) adds them beside these.
+        Texts that go before those of a kind, "query" or "passage", as the model's card has them. A server's own prompts are
+        not used; one that adds some by default (`--default-prompt`) adds them beside these.
     normalize
         Whether vectors are brought to length 1 here; else they are as the server gives them.
     truncate_dim
@@ -104,7 +106,7 @@ class RemoteEncoder(RemoteTextModel):
         url: str,
         *,
         model: str | None = None,
-        prompts: Mapping[str, str] | None = None,
+        prompts: Mapping[Kind, str] | None = None,
         normalize: bool = False,
         truncate_dim: int | None = None,
         truncate: bool = True,
@@ -118,7 +120,9 @@ class RemoteEncoder(RemoteTextModel):
         cache_directory: str | os.PathLike[str] | None = None,
     ) -> None:
         check_bounds(1, truncate_dim=truncate_dim)
-        self._prompts = _named(prompts)
+        if unknown := set(prompts or ()) - set(get_args(Kind)):
+            raise InputError(f"prompts are of kind 'query' or 'passage', not {min(unknown)!r}; correct it")
+        self._prompts: dict[Kind, str] = {"query": "", "passage": "", **(prompts or {})}
         self._normalize = normalize
         self.dimension = truncate_dim or 0
         self._body: dict[str, object] = {"encoding_format": "base64"}
@@ -174,6 +178,11 @@ class RemoteEncoder(RemoteTextModel):
                 f"the server at {self._client.origin} cuts long texts; start it with --auto-truncate false, or leave "
                 "truncate=False out"
             )
+        if self.kind == "llama-server" and await self._reranks():
+            raise ServerError(
+                f"the server at {self._client.origin} was started with --reranking, and what it gives for vectors is nothing; "
+                "start one with --embeddings for an encoder"
+            )
         try:
             [vector] = await self._ask([PROBE])
         except ServerError as error:
@@ -189,6 +198,16 @@ class RemoteEncoder(RemoteTextModel):
             )
         self.dimension = len(vector)
         self._probe = vector
+
+    async def _reranks(self) -> bool:
+        """Whether a llama-server ranks: then its embeddings are memory that nobody wrote."""
+        body = {"model": self._model, "query": PROBE, "documents": [PROBE]}
+        try:
+            return await self._client.post("/v1/rerank", body, missing=True) is not None
+        except ServerError as error:
+            if error.status is None:
+                raise
+            return False
 
     def _opened(self, directory: str | os.PathLike[str]) -> VectorCache:
         """Open the vectors on disk, if they are this model's."""
@@ -243,11 +262,7 @@ class RemoteEncoder(RemoteTextModel):
                     f"{where}: {self._described(text)} gets a vector with NaN, infinity or numbers above {_LARGEST:.0e}; the "
                     "server's model is no encoder, or its device is broken"
                 )
-        return [self._normalized(vector) for vector in vectors]
-
-    def _normalized(self, vector: Vectors) -> Vectors:
-        length = np.linalg.norm(vector)
-        return (vector / length).astype(np.float32) if self._normalize and length > 0 else vector
+        return [normalized(vector) if self._normalize else vector for vector in vectors]
 
 
 def _numbers(row: _Row, where: str) -> Vectors:
@@ -261,15 +276,3 @@ def _numbers(row: _Row, where: str) -> Vectors:
             ) from error
     with np.errstate(over="ignore"):  # infinity is told of with the text's name
         return np.array(row.embedding, dtype=np.float64).astype(np.float32)
-
-
-def _named(prompts: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the texts that go before queries and before passages; models call a passage ``passage`` or ``document``."""
-    prompts = dict(prompts or {})
-    names: tuple[Any, ...] = ("query", "passage", "document")
-    for name, text in prompts.items():
-        if name not in names or not isinstance(text, str):
-            raise InputError(
-                f"prompts has {name!r}: {text!a:.40}; give a text for 'query' and one for 'passage' (or 'document')"
-            )
-    return {"query": prompts.get("query", ""), "passage": prompts.get("passage", prompts.get("document", ""))}
