@@ -28,7 +28,10 @@ from tests.text_model_double import serve, text_model_double
 
 KINDS = ("vllm", "openai", "chat", "llama-server", "llama-cpp-python")
 # Encoders and rerankers, by what their servers speak.
-TEXT_KINDS = ("encoder tei", "encoder vllm", "encoder openai", "reranker tei", "reranker vllm", "reranker cohere")
+TEXT_KINDS = (
+    "encoder tei", "encoder vllm", "encoder openai", "encoder llama-server", "reranker tei", "reranker vllm", "reranker cohere",
+    "reranker llama-server",
+)  # fmt: skip
 _REMOVED = object()
 # Of every type, and what is too large, too deep, of no size or no number.
 VALUES: tuple[Any, ...] = (
@@ -125,13 +128,14 @@ def use_text_model(url: str, kind: str) -> None:
     given: dict[str, Any] = {"concurrency": 1, "attempts": 1, "timeout": 20.0, "batch_texts": 2}
     if server in {"openai", "cohere"}:
         given["model"] = "double"
+    long = "word " * 20 if server == "llama-server" else "the sky"  # is cut
     if what == "encoder":
         with RemoteEncoder(url, **given) as encoder:
-            assert np.isfinite(encoder.encode(["four words and more", "the sky", "the sea"])).all()
+            assert np.isfinite(encoder.encode(["four words and more", long, "the sea"])).all()
             assert encoder.fingerprint
     else:
         with RemoteReranker(url, **given) as reranker:
-            assert np.isfinite(reranker.score([("who?", "the sky"), ("who?", "the sea"), ("why?", "the sea")])).all()
+            assert np.isfinite(reranker.score([("who?", long), ("who?", "the sea"), ("why?", "the sea")])).all()
             assert reranker.fingerprint
 
 
@@ -139,7 +143,7 @@ def findings(kind: str, trials: int, seed: int) -> Iterator[str]:
     """Yield what went wrong with single values changed."""
     use = use_text_model if kind in TEXT_KINDS else use_model
     if kind in TEXT_KINDS:
-        running = text_model_double(kind.partition(" ")[2], base64="tei" in kind)
+        running = text_model_double(kind.partition(" ")[2], base64="tei" in kind, ranks="reranker" in kind)
     else:
         running = double("vllm" if kind == "vllm" else "openai", completions=kind != "chat")
     with running as server:

@@ -20,6 +20,7 @@ from tests.server_double import Double
 DIMENSION = 8
 # Words that the model takes, and texts that Text Embeddings Inference and OpenAI take at once.
 LIMIT, AT_ONCE = 12, {"tei": 4, "openai": 2048}
+LLAMA_MODEL = "double.gguf"
 # The kinds, each with what it is asked for first.
 ENCODERS, RERANKERS = ("tei", "vllm", "openai"), ("tei", "vllm", "cohere", "jina")
 _OPENAI = {"model", "input", "encoding_format", "dimensions"}
@@ -39,7 +40,7 @@ def score_of(question: str, passage: str) -> float:
 
 def text_model_double(kind: str, **abilities: Any) -> AbstractContextManager[Double]:
     """Run a double of a kind; `abilities` may change what it can do."""
-    can = {"base64": True, "auto_truncate": True, "dimensions": True, "sha": "1f2e", "info": True, "paths": None}
+    can = {"base64": True, "auto_truncate": True, "dimensions": True, "sha": "1f2e", "paths": None, "ranks": False}
     server = Double(kind, **can | abilities)
     server.trouble = lambda handler, path, _: serve(handler, path)
     return served(server)
@@ -53,6 +54,7 @@ def serve(handler: Any, path: str) -> bool:
         or {
             "tei": ("/info", "/v1/embeddings", "/embeddings", "/rerank"),
             "vllm": ("/v1/models", "/v1/embeddings", "/rerank", "/v1/rerank", "/v2/rerank"),
+            "llama-server": ("/v1/models", f"/props?model={LLAMA_MODEL}", "/tokenize", "/v1/embeddings", "/v1/rerank"),
             "openai": ("/v1/models", "/v1/embeddings"),
             "cohere": ("/v1/models", "/v1/rerank", "/v2/rerank"),
             "jina": ("/v1/models", "/v1/embeddings", "/v1/rerank"),
@@ -60,6 +62,12 @@ def serve(handler: Any, path: str) -> bool:
     )
     if path not in paths:
         handler.refuse("Not Found", 404)
+    elif path == "/v1/rerank" and server.kind == "llama-server" and not server.abilities["ranks"]:
+        handler.refuse("This server does not support reranking. Start it with `--reranking`", 501)
+    elif path.startswith("/props"):
+        handler.reply({"default_generation_settings": {"n_ctx": LIMIT}, "chat_template": ""})
+    elif path == "/tokenize":
+        handler.reply({"tokens": [*range(len(body["content"].split()))]})
     elif path == "/info":
         handler.reply(_info(server))
     elif path == "/v1/models":
@@ -97,6 +105,12 @@ def _info(server: Double) -> dict[str, Any]:
 def _models(kind: str) -> dict[str, Any]:
     if kind == "cohere":
         return {"models": [{"name": "double", "endpoints": ["rerank"], "context_length": 4096}]}
+    if kind == "llama-server":
+        meta = {"n_ctx": LIMIT, "n_embd": DIMENSION, "n_params": 10, "size": 20, "n_vocab": 30, "ftype": "all F32"}
+        return {
+            "object": "list",
+            "data": [{"id": LLAMA_MODEL, "object": "model", "owned_by": "llamacpp", "meta": meta}],
+        }
     if kind == "vllm":
         entry = {
             "id": "org/double",
@@ -151,7 +165,9 @@ def _rerank(handler: Any, body: dict[str, Any]) -> None:
     if kind == "tei" and len(texts) > AT_ONCE["tei"]:
         return refuse(handler, f"batch size {len(texts)} > maximum allowed batch size {AT_ONCE['tei']}", 422)
     longest = max(len(text.split()) for text in texts)
-    cuts = {"tei": body.get("truncate") is True, "vllm": body.get("truncate_prompt_tokens") == -1}.get(kind, True)
+    cuts = {"tei": body.get("truncate") is True, "vllm": body.get("truncate_prompt_tokens") == -1}.get(
+        kind, kind != "llama-server"
+    )
     if longest > LIMIT and not cuts:
         return refuse(handler, f"`inputs` must have less than {LIMIT} tokens. Given: {longest}", 422)
     scores = [score_of(body["query"], text) for text in texts]

@@ -161,14 +161,21 @@ def test_the_address_may_be_the_root_its_version_or_the_whole_endpoint(url: str,
             assert (other.kind, other.name, other.dimension) == ("llama-server", "encoder.gguf", 32)
 
 
-def test_a_text_that_is_too_long_is_named_among_others(encoder: RemoteEncoder) -> None:
+def test_a_text_that_is_too_long_is_named_among_others(url: str) -> None:
     message = (
         r"the text 'the sea the sea .*'… \(320 characters\) is refused \(.*82 tokens.*64 tokens.*\); if it is longer than the "
-        r"model takes, split it, or start the server with an --ubatch-size and a --ctx-size"
+        r"model takes, split it, or start the server with an --ubatch-size that holds it"
     )
-    with pytest.raises(ServerError, match=message):
-        encoder.encode([*TEXTS, LONG, "more"])
-    assert encoder.encode([*TEXTS, "more"]).shape == (6, 32)
+    with RemoteEncoder(url, truncate=False) as encoder:
+        with pytest.raises(ServerError, match=message):
+            encoder.encode([*TEXTS, LONG, "more"])
+        assert encoder.encode([*TEXTS, "more"]).shape == (6, 32)
+
+
+def test_a_text_that_is_too_long_is_cut_to_the_context(encoder: RemoteEncoder) -> None:
+    vectors = encoder.encode([TEXTS[0], LONG, "the " * 2000, TEXTS[1]])
+    kept = encoder.encode([TEXTS[0], LONG[:240], "the " * 60, TEXTS[1]])  # 60 tokens and special ones
+    np.testing.assert_allclose(vectors, kept, atol=CLOSE)
 
 
 def test_a_server_that_ignores_dimensions_is_refused(url: str) -> None:
@@ -225,11 +232,18 @@ def test_pairs_in_any_order_and_many_requests_keep_their_scores(ranking_url: str
         assert together.score([]).shape == (0,)
 
 
-def test_a_passage_that_is_too_long_is_named_with_its_question(ranking_url: str) -> None:
+def test_a_passage_that_is_too_long_is_named_with_its_question_or_cut(ranking_url: str) -> None:
+    pairs = [("who", "the sea"), ("who owns the sea", LONG), ("where", "the sea")]
+    message = r"the passage 'the sea .*'… \(320 characters\) with the question 'who owns the sea' \(16 characters\) is refused "
+    with RemoteReranker(ranking_url, truncate=False) as reranker, pytest.raises(ServerError, match=message):
+        reranker.score(pairs)
     with RemoteReranker(ranking_url) as reranker:
-        message = r"the passage 'the sea .*'… \(320 characters\) with the question 'who' \(3 characters\) is refused .*split it"
-        with pytest.raises(ServerError, match=message):
-            reranker.score([("who", "the sea"), ("who", LONG), ("where", "the sea")])
+        kept = [pairs[0], (pairs[1][0], LONG[: 8 * 28]), pairs[2]]  # 64 tokens but 4 of the question and 4 special ones
+        np.testing.assert_allclose(reranker.score(pairs), reranker.score(kept), atol=CLOSE)
+        with pytest.raises(
+            ServerError, match=r"the passage 'the sea' \(7 characters\) with the question 'the sea .* is refused"
+        ):
+            reranker.score([(LONG, "the sea")])
 
 
 def test_the_rerankers_address_may_be_its_whole_endpoint(ranking_url: str) -> None:
@@ -253,7 +267,7 @@ def test_keys_come_from_the_environment_and_stand_in_no_message(
         with RemoteEncoder(address, api_key_env="TERN_KEY") as encoder:
             assert encoder.encode(["the sea"]).shape == (1, 32)
             with pytest.raises(ServerError) as refused:
-                encoder.encode([LONG])
+                RemoteEncoder(address, api_key_env="TERN_KEY", truncate_dim=3)
             assert secret not in f"{refused.value!r} {encoder.fingerprint} {vars(encoder)}"
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pytrace.errors import ServerError
 from pytrace.models.language_model import Completion, OptionScores, Prompt
 from pytrace.models.servers.dialects import FORCED, Rendered, Sampling, TokenizingDialect, Writing, marked
+from pytrace.models.servers.http_client import HttpClient
 from pytrace.models.servers.server_answers import Count, Finish, log_probability, option_scores, shaped
 from pytrace.records import Usage
 
@@ -35,9 +36,23 @@ class _Settings(msgspec.Struct):
     n_ctx: int | None = None
 
 
-class _Props(msgspec.Struct):
+class Props(msgspec.Struct):
+    """What `/props` tells of a model."""
+
     default_generation_settings: _Settings | None = None
     chat_template: str | None = None
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of the longest sequence."""
+        context = (self.default_generation_settings or _Settings()).n_ctx or 0
+        return context if context > 0 else None
+
+
+async def read_props(client: HttpClient, model: str) -> Props:
+    """Ask for `/props`."""
+    answer = await client.get(f"/props?model={quote(model, safe='')}")
+    return shaped(answer or {}, f"{client.origin}/props", Props)
 
 
 class _Template(msgspec.Struct):
@@ -86,10 +101,8 @@ class LlamaServerDialect(TokenizingDialect):
 
     async def describe(self, listed: Mapping[str, Any]) -> None:
         """Read `/props` and the model's entry."""
-        answer = await self.client.get(f"/props?model={quote(self.model, safe='')}")
-        props = shaped(answer or {}, self.where("/props"), _Props)
-        context = (props.default_generation_settings or _Settings()).n_ctx or 0
-        self.context = context if context > 0 else None
+        props = await read_props(self.client, self.model)
+        self.context = props.context
         template = props.chat_template
         self.has_chat = self.prefers_chat = bool(template)
         meta = listed.get("meta")

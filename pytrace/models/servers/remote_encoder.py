@@ -67,8 +67,8 @@ class RemoteEncoder(RemoteTextModel):
     truncate_dim
         Numbers a vector, fewer than the model has (`dimensions`): for models trained so. A server that ignores it is refused.
     truncate
-        Whether a text longer than the model takes is cut, as far as the server does that (vLLM; Text Embeddings Inference
-        with ``--auto-truncate``); elsewhere it is an error that names the text.
+        Whether a text longer than the model takes is cut: by vLLM and by Text Embeddings Inference (``--auto-truncate``), and
+        for llama-server here, to about its context; elsewhere such a text is an error that names it.
     batch_texts
         The most texts in a request; fewer are sent where the server takes no more, or texts are long.
     concurrency, api_key_env, connect_timeout, timeout, attempts
@@ -86,13 +86,6 @@ class RemoteEncoder(RemoteTextModel):
         The server cannot be reached, refuses, or gives no vectors.
     StoreError
         The directory keeps vectors of a model with other weights under the same name, or cannot be used.
-
-    Examples
-    --------
-    >>> from pytrace.models.servers.remote_encoder import RemoteEncoder
-    >>> with RemoteEncoder("http://127.0.0.1:8080", prompts={"query": "query: "}) as encoder:  # doctest: +SKIP
-    ...     encoder.encode(["Who owns the ferry?"], kind="query").shape
-    (1, 384)
     """
 
     # A name and a few figures are all that most servers tell of a model, so `fingerprint` cannot prove that two runs had the
@@ -231,7 +224,7 @@ class RemoteEncoder(RemoteTextModel):
         batches = self._parts(texts, len, _MOST_CHARACTERS)
 
         async def encode(index: int) -> list[Vectors]:
-            return await self._in_halves(batches[index], self._ask, self._described)
+            return await self._in_halves(batches[index], self._ask, self._described, self._shorter)
 
         for index, vectors in self._client.each(encode, len(batches)):
             yield batches[index], np.stack(vectors)

@@ -51,8 +51,8 @@ class RemoteReranker(RemoteTextModel):
         How the server is asked: "jina" (query, documents, top_n), which Cohere, vLLM and llama-server take too, "tei" (query,
         texts) for Text Embeddings Inference, or "auto", which finds out by one request.
     truncate
-        Whether a pair longer than the model takes is cut, as far as the server does that (vLLM, Text Embeddings Inference;
-        Cohere always does); elsewhere it is an error that names the passage.
+        Whether a pair longer than the model takes is cut: by vLLM and Text Embeddings Inference (Cohere always does), and the
+        passage for llama-server here, to about its context; elsewhere such a pair is an error that names the passage.
     batch_texts
         The most passages in a request; fewer are sent where the server takes no more, or passages are long.
     concurrency, api_key_env, connect_timeout, timeout, attempts
@@ -64,13 +64,6 @@ class RemoteReranker(RemoteTextModel):
         The address, an option or the model's name cannot be used.
     ServerError
         The server cannot be reached, refuses, or does not rerank.
-
-    Examples
-    --------
-    >>> from pytrace.models.servers.remote_reranker import RemoteReranker
-    >>> with RemoteReranker("http://127.0.0.1:8080") as reranker:  # doctest: +SKIP
-    ...     reranker.score([("Who owns the ferry?", "The ferry belongs to the harbour company.")]).shape
-    (1,)
     """
 
     # Scores are as the server gives them: logits of llama-server and of Text Embeddings Inference (raw_scores), numbers
@@ -142,7 +135,10 @@ class RemoteReranker(RemoteTextModel):
             def described(passage: str) -> str:
                 return f"the passage {shown(passage)} with the question {shown(question)}"
 
-            return await self._in_halves(passages, rank, described)
+            async def cut(passage: str) -> str | None:
+                return await self._shorter(passage, question)
+
+            return await self._in_halves(passages, rank, described, cut)
 
         scores = np.empty(len(pairs), dtype=np.float32)
         for number, found in self._client.each(ask, len(parts)):

@@ -12,7 +12,8 @@ import msgspec
 from pytrace.errors import ServerError
 from pytrace.models.base_model import check_bounds
 from pytrace.models.servers.http_client import HttpClient
-from pytrace.models.servers.server_answers import model_of, short_name
+from pytrace.models.servers.llama_server import read_props
+from pytrace.models.servers.server_answers import Tokens, model_of, shaped, short_name
 from pytrace.storage.closing import Closing
 
 _Item = TypeVar("_Item")
@@ -24,8 +25,10 @@ _TOO_MUCH = frozenset({400, 413, 422, 500})
 _SAID_OF_MODEL = ("root", "max_model_len")
 _SAID_BY_LLAMA_SERVER = ("n_params", "size", "n_vocab", "n_embd", "ftype")
 _SAID_BY_TEI = ("model_id", "model_sha", "model_dtype", "model_type", "max_input_length")
+# A pair is [CLS] question [SEP] [SEP] passage [SEP] at most.
+_SPECIAL_TOKENS = 4
 _REMEDIES = {
-    "llama-server": "split it, or start the server with an --ubatch-size and a --ctx-size that hold it",
+    "llama-server": "split it, or start the server with an --ubatch-size that holds it",
     "tei": "split it, or start the server with --auto-truncate",
     "vllm": "split it, or pass truncate=True",
 }
@@ -137,8 +140,9 @@ class RemoteTextModel(Closing):
         items: Sequence[_Item],
         ask: Callable[[Sequence[_Item]], Awaitable[Sequence[_Result]]],
         described: Callable[[_Item], str],
+        cut: Callable[[_Item], Awaitable[_Item | None]],
     ) -> list[_Result]:
-        """Ask for items together, or in halves where that is too much for the server; one that is too much alone is named."""
+        """Ask for items together, or in halves where that is too much for the server; one that is too much alone is cut or named."""
         refused = len(items) <= self._most
         if refused:
             try:
@@ -147,6 +151,8 @@ class RemoteTextModel(Closing):
                 if error.status not in _TOO_MUCH:
                     raise
                 if len(items) == 1:
+                    if (shorter := await cut(items[0])) is not None:
+                        return await self._in_halves([shorter], ask, described, cut)
                     remedy = _REMEDIES.get(self.kind, "split it")
                     message = (
                         f"{described(items[0])} is refused ({error}); if it is longer than the model takes, {remedy}"
@@ -154,12 +160,27 @@ class RemoteTextModel(Closing):
                     raise ServerError(message, status=error.status) from error
         half = (len(items) + 1) // 2
         both = [
-            *await self._in_halves(items[:half], ask, described),
-            *await self._in_halves(items[half:], ask, described),
+            *await self._in_halves(items[:half], ask, described, cut),
+            *await self._in_halves(items[half:], ask, described, cut),
         ]
         if refused:  # though no single item is too much: it was their number
             self._most = min(self._most, half)
         return both
+
+    async def _shorter(self, text: str, beside: str = "") -> str | None:
+        """Cut a text to the context of a llama-server, which does not do that itself; None where it is not too long for that."""
+        if self.kind != "llama-server" or not self._truncate:
+            return None
+        context = (await read_props(self._client, self._model)).context or 0
+        room = context - _SPECIAL_TOKENS - await self._count(beside)
+        whole = text
+        while text and room > 0 and (count := await self._count(text)) > room:
+            text = text[: len(text) * room // count]
+        return text if len(text) < len(whole) else None
+
+    async def _count(self, text: str) -> int:
+        answer = await self._client.post("/tokenize", {"model": self._model, "content": text})
+        return len(shaped(answer, self._where("/tokenize"), Tokens).tokens)
 
 
 def shown(text: str) -> str:
