@@ -17,11 +17,15 @@ import pytest
 pytest.importorskip("llama_cpp", reason="llama-cpp-python, the engine to compare with, is not installed")
 
 from pytrace.errors import InputError, ServerError, StoreError
+from pytrace.methods.ranking import rank_by_cross_encoder
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder, Vectors, encode
 from pytrace.models.llama import runtime
 from pytrace.models.servers.remote_encoder import RemoteEncoder
 from pytrace.models.servers.remote_reranker import RemoteReranker
+from pytrace.records import Document
+from pytrace.retrieval.hops import HopSearch
+from pytrace.retrieval.passages import IndexWriter, PassageIndex
 from tests.bert_gguf import write_bert_gguf
 from tests.remote_servers import llama_cpp_python_server, llama_server
 
@@ -284,3 +288,25 @@ def test_both_keep_the_protocols(url: str, ranking_url: str) -> None:
             one.encode(["the sea"], kind="both")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="item 0 is"):
             other.score(["the sea"])  # type: ignore[list-item]
+
+
+def test_an_index_is_built_and_searched_and_documents_are_ranked_by_servers(
+    url: str, ranking_url: str, reranker_file: Path, tmp_path: Path
+) -> None:
+    documents = [Document(f"d{number}", f"{number}", (text,)) for number, text in enumerate(TEXTS) if text]
+    documents.append(Document("long", "Long", (LONG * 20,)))
+    with RemoteEncoder(url) as encoder, RemoteReranker(ranking_url) as reranker:
+        with IndexWriter(tmp_path / "index", encoder, create=True) as writer:
+            writer.add(documents)
+            writer.commit()
+        index = PassageIndex(tmp_path / "index")
+        assert len(HopSearch(index, encoder).search(["where is the tern?"], 3)[0].rows) == 3
+        with (
+            RemoteEncoder(url, prompts={"query": "on "}) as other,
+            pytest.raises(StoreError, match="was made with encoder"),
+        ):
+            HopSearch(index, other)
+        [ranked] = rank_by_cross_encoder(reranker)([QUESTIONS[0]], [documents], 2)
+        run = in_process(reranker_file, 1)
+        scores = {each.id: float(run(QUESTIONS[0], f"{each.title}. {each.text}")[0]) for each in documents[:-1]}
+        assert next(each.id for each in ranked if each.id != "long") == max(scores, key=lambda key: scores[key])

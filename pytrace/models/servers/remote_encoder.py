@@ -135,8 +135,7 @@ class RemoteEncoder(RemoteTextModel):
     @property
     def fingerprint(self) -> str:
         """A hash of all that the server says of its model, the dimension, prompts and normalisation; it cannot prove the weights."""
-        rules = {"dimension": self.dimension, "prompts": self._prompts, "normalize": self._normalize}
-        return f"remote-encoder-{self._hash(**rules)}"
+        return self._hash(dimension=self.dimension, prompts=self._prompts, normalize=self._normalize)
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Encode texts.

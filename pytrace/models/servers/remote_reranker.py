@@ -97,7 +97,7 @@ class RemoteReranker(RemoteTextModel):
     @property
     def fingerprint(self) -> str:
         """A hash of all that the server says of its model, and how it is asked; it cannot prove the weights."""
-        return f"remote-reranker-{self._hash(dialect=self.dialect)}"
+        return self._hash(dialect=self.dialect)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Score pairs of a question and a passage.

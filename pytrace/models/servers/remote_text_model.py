@@ -116,8 +116,9 @@ class RemoteTextModel(Closing):
         """Ask for something small, to learn what the server gives."""
 
     def _hash(self, **rules: object) -> str:
-        known = {"kind": self.kind, "model": self.name, **self._identity, **rules}
-        return hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()[:32]
+        """Return SHA-256 over what the server says of its model, and the rules by which it is used."""
+        known = {"server": self.kind, "endpoint": self.endpoint, "model": self.name, **self._identity, **rules}
+        return hashlib.sha256(msgspec.json.encode(known, order="sorted")).hexdigest()
 
     def _where(self, path: str) -> str:
         return f"{self._client.origin}{path}"
