@@ -325,7 +325,9 @@ def test_a_refusal_is_told_with_the_servers_own_words() -> None:
 
     with text_model_double("cohere") as server:
         server.trouble = refused
-        with pytest.raises(ServerError, match=r"does not rerank at /v1/rerank, .* answers 400: unknown model 'double'"):
+        with pytest.raises(
+            ServerError, match=r"^POST http.*/v1/rerank: the server answers 400: unknown model 'double'"
+        ):
             RemoteReranker(server.url, model="double")
 
 

@@ -166,11 +166,12 @@ class RemoteReranker(RemoteTextModel):
                 refusals.append(error)
             else:
                 return
-        # What says more than that nothing is there.
-        first = next((error for error in refusals if error.status in {400, 422}), refusals[0])
+        for refusal in refusals:
+            if refusal.status in {400, 422}:  # which says more than that nothing is there
+                raise refusal
         raise ServerError(
-            f"{self._client.origin} does not rerank at {', '.join(paths)} ({first}); give the whole address of its reranking"
-        ) from first
+            f"{self._client.origin} does not rerank at {', '.join(paths)} ({refusals[0]}); give the whole address of its reranking"
+        ) from refusals[0]
 
     async def _ask(self, question: str, passages: Sequence[str]) -> list[float]:
         where = self._where(self._path)
