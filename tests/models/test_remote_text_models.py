@@ -13,6 +13,7 @@ import pytest
 from pytrace.errors import InputError, ServerError, ServerTimeoutError
 from pytrace.models.servers.remote_encoder import RemoteEncoder
 from pytrace.models.servers.remote_reranker import RemoteReranker
+from pytrace.models.servers.remote_text_model import parted
 from tests.server_double import Double, pause
 from tests.text_model_double import (
     AT_ONCE,
@@ -53,6 +54,26 @@ def changed(server: Double, path: str, change: Callable[[Any, dict[str, Any]], A
         return serve(handler, where)
 
     server.trouble = trouble
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "version", "endpoint"),
+    [
+        ("http://a:1", "http://a:1", "", ""),
+        (" http://a:1// ", "http://a:1", "", ""),
+        ("http://a:1/v1/", "http://a:1", "/v1", ""),
+        ("http://a:1/v2/rerank", "http://a:1", "/v2", "/rerank"),
+        ("http://a:1/rerank/", "http://a:1", "", "/rerank"),
+        ("https://a/b/v1/c/v1/rerank", "https://a/b/v1/c", "/v1", "/rerank"),
+        ("http://v1", "http://v1", "", ""),
+        ("http://rerank/v1", "http://rerank", "/v1", ""),
+        ("http://a/v1/rerank?key=x", "http://a/v1/rerank?key=x", "", ""),
+        ("rerank", "rerank", "", ""),
+        ("", "", "", ""),
+    ],
+)
+def test_an_address_is_parted(url: str, base: str, version: str, endpoint: str) -> None:
+    assert parted(url, "rerank") == (base, version, endpoint)
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 _TOO_MUCH = frozenset({400, 413, 422, 500})
 # What servers say of the weights and of how texts are cut; all else may change without the vectors or scores.
 _SAID_OF_MODEL = ("root", "max_model_len")
-_SAID_BY_LLAMA_SERVER = ("n_params", "size", "n_vocab", "n_embd", "ftype")
+_SAID_BY_LLAMA_SERVER = ("n_params", "size", "n_vocab", "n_embd", "n_ctx", "ftype")
 _SAID_BY_TEI = ("model_id", "model_sha", "model_dtype", "model_type", "max_input_length")
 # A pair is [CLS] question [SEP] [SEP] passage [SEP] at most.
 _SPECIAL_TOKENS = 4
@@ -62,14 +62,10 @@ class RemoteTextModel(Closing):
         check_bounds(0.001, connect_timeout=connect_timeout, timeout=timeout)
         self._truncate = truncate
         self._most = batch_texts
-        address = url.strip().rstrip("/")
-        self._endpoint = f"/{self.endpoint}" if address.endswith(f"/{self.endpoint}") else ""
-        address = address.removesuffix(self._endpoint)
-        # Cohere has a second version; some servers have none.
-        self._version = next((version for version in ("/v1", "/v2") if address.endswith(version)), "")
+        base, self._version, self._endpoint = parted(url, self.endpoint)
         self._client = HttpClient(
-            address.removesuffix(self._version), api_key_env=api_key_env, concurrency=concurrency,
-            connect_timeout=connect_timeout, timeout=timeout, attempts=attempts,
+            base, api_key_env=api_key_env, concurrency=concurrency, connect_timeout=connect_timeout, timeout=timeout,
+            attempts=attempts,
         )  # fmt: skip
         try:
             self._client.run(self._meet(model))
@@ -182,6 +178,18 @@ class RemoteTextModel(Closing):
     async def _count(self, text: str) -> int:
         answer = await self._client.post("/tokenize", {"model": self._model, "content": text})
         return len(shaped(answer, self._where("/tokenize"), Tokens).tokens)
+
+
+def parted(url: str, endpoint: str) -> tuple[str, str, str]:
+    """Part an address into the server's root, the version that it names, and the endpoint if it does; either may be empty."""
+    scheme, colon, rest = url.strip().partition("://")
+    host, slash, path = rest.partition("/")
+    path = f"{slash}{path}".rstrip("/")
+    last = f"/{endpoint}" if path.endswith(f"/{endpoint}") else ""
+    path = path.removesuffix(last)
+    # Cohere has a second version.
+    version = next((each for each in ("/v1", "/v2") if path.endswith(each)), "")
+    return f"{scheme}{colon}{host}{path.removesuffix(version)}", version, last
 
 
 def shown(text: str) -> str:
