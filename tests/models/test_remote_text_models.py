@@ -337,6 +337,28 @@ def test_where_and_how_a_server_reranks_is_found_out() -> None:
             RemoteReranker(server.url, dialect="cohere")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_a_gateway_that_keeps_its_models_to_itself_is_used_where_the_model_is_named(status: int) -> None:
+    def keeps(handler: Any, path: str, _: int) -> bool:
+        if path not in {"/v1/models", "/info"}:
+            return serve(handler, path)
+        refuse(handler, "not for you", status)
+        return True
+
+    with text_model_double("jina") as server:
+        server.trouble = keeps
+        with (
+            RemoteReranker(server.url, model="double") as reranker,
+            RemoteEncoder(server.url, model="double") as encoder,
+        ):
+            assert (len(reranker.score(PAIRS)), len(encoder.encode(TEXTS))) == (len(PAIRS), len(TEXTS))
+        with pytest.raises(ServerError, match=r"not for you|name the model \(--encoder-model\)"):
+            RemoteEncoder(server.url)
+        status = 500
+        with pytest.raises(ServerError, match="not for you"):  # else the same model would have two fingerprints
+            RemoteEncoder(server.url, model="double")
+
+
 def test_a_refusal_is_told_with_the_servers_own_words() -> None:
     def refused(handler: Any, path: str, _: int) -> bool:
         if not path.endswith("rerank"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -81,9 +81,18 @@ class RemoteTextModel(Closing):
     async def _meet(self, model: str | None) -> None:
         """Find out what the server is, which model it has, and whether that does what it is wanted for."""
         client = self._client
-        listing = await client.get("/v1/models", patient=False)
+
+        async def told(path: str) -> Any:
+            try:
+                return await client.get(path, patient=False)
+            except ServerError as error:
+                if model is None or not 400 <= (error.status or 0) < 500:
+                    raise
+                return None  # a gateway may keep it to itself, and let the model be used
+
+        listing = await told("/v1/models")
         # Text Embeddings Inference has one model, and no list.
-        info = await client.get("/info") if listing is None else None
+        info = await told("/info") if listing is None else None
         if isinstance(info, dict) and isinstance(info.get("model_id"), str):
             self.kind = "tei"
             served = info.get("served_model_name")
