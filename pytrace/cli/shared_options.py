@@ -40,6 +40,12 @@ _VECTOR_CACHE = option(
     envvar="PYTRACE_VECTOR_CACHE",
     show_envvar=True,
 )
+_ENCODER_SETTINGS = option(
+    "Say of the encoder what its files do not: query_prompt, passage_prompt, pooling, normalize, truncate_dim, dtype, output, "
+    "model. May be repeated.",
+    "--encoder-set",
+    metavar="NAME=VALUE",
+)
 _READING = {
     "language": option(
         "The documents' language, by ISO 639-1 (de, fr, ja); decides where sentences end.  [default: detected in each]",
@@ -63,7 +69,8 @@ _READING = {
 }
 # By the fields of the records that they make.
 _ENCODER = {
-    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR"),
+    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR|FILE|URL"),
+    "encoder_settings": _ENCODER_SETTINGS,
     "device": _DEVICE,
     "threads": _THREADS,
     "vector_cache": _VECTOR_CACHE,
@@ -72,8 +79,12 @@ _MODELS = {
     "llm": option("Language model.", metavar="NAME|FILE|URL"),
     # Without a default here, so that the profile decides, and an encoder that was named stays even if it is the tiny one.
     "encoder_name": option(
-        "Encoder.  [default: that of the profile in --llm, else tiny]", "--encoder", metavar="NAME|DIR", default=None
+        "Encoder.  [default: that of the profile in --llm, else tiny]",
+        "--encoder",
+        metavar="NAME|DIR|FILE|URL",
+        default=None,
     ),
+    "encoder_settings": _ENCODER_SETTINGS,
     "device": _DEVICE,
     "gpu_layers": option("Layers of the language model on the GPU (-1: all)."),
     "threads": _THREADS,
@@ -85,10 +96,17 @@ _MODELS = {
     "timeout": option("Seconds for one whole answer of a server, with all tries.", gt=0, le=86_400),
     "vector_cache": _VECTOR_CACHE,
     "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),
-    "cross_encoder_directory": option(
-        "For the method cross-encoder: the ONNX export of a model that ranks passages.",
+    "cross_encoder_name": option(
+        "A model that reads question and passage together: for the method cross-encoder, ranker=cross-encoder and "
+        "judge=entailment.",
         "--cross-encoder",
-        metavar="DIR",
+        metavar="NAME|DIR|FILE|URL",
+        default=None,
+    ),
+    "cross_encoder_settings": option(
+        "Say of the cross-encoder what its files do not: dtype, positive, instruction, model. May be repeated.",
+        "--cross-encoder-set",
+        metavar="NAME=VALUE",
     ),
     "reader_llm": option("Read answers with another language model than --llm.", metavar="NAME|FILE|URL"),
 }

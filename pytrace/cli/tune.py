@@ -93,9 +93,7 @@ class Tune(Command):
                     "questions": len(questions),
                     "language model": models.model.fingerprint,
                     "encoder": models.encoder.fingerprint,
-                    "cross-encoder": None
-                    if models.cross_encoder_directory is None
-                    else models.cross_encoder.fingerprint,
+                    "cross-encoder": None if models.cross_encoder_name is None else models.cross_encoder.fingerprint,
                     "context": models.model.context_tokens,
                     "start": start.label,
                     "versions": versions(remote=models.remote),

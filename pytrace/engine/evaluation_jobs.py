@@ -105,7 +105,7 @@ class OpenJob:
             "language model": models.model.fingerprint,
             **({} if models.reader is None else {"reader": models.reader.fingerprint}),
             "encoder": models.encoder.fingerprint,
-            "cross-encoder": None if models.cross_encoder_directory is None else models.cross_encoder.fingerprint,
+            "cross-encoder": None if models.cross_encoder_name is None else models.cross_encoder.fingerprint,
             "context": models.model.context_tokens,
             "deterministic": models.model.deterministic,
             "threads": threads if models.model.deterministic else None,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytrace.engine.corpus import Corpus
+from pytrace.engine.encoders import is_address, load_cross_encoder, load_encoder
 from pytrace.errors import InputError
 from pytrace.models.language_model import deferred
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.base import Method
     from pytrace.methods.catalog import MethodName
-    from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
-    from pytrace.models.encoders.encoder import OnnxEncoder
+    from pytrace.models.encoders.cross_encoder import CrossEncoder
+    from pytrace.models.encoders.encoder import Encoder
     from pytrace.models.language_model import LanguageModel
     from pytrace.records import Answer, Document, Evidence
 
@@ -32,6 +33,7 @@ class Engine:
     """Models and methods on this machine: the front door of the library, made by `pytrace.load`."""
 
     encoder_name: str = "tiny"
+    encoder_settings: tuple[str, ...] = ()
     device: str = "cpu"
     threads: int | None = None
     vector_cache: str | None = None
@@ -44,7 +46,8 @@ class Engine:
     concurrency: int = 8
     timeout: float = 600.0
     deterministic: bool = False
-    cross_encoder_directory: Path | None = None
+    cross_encoder_name: str | None = None
+    cross_encoder_settings: tuple[str, ...] = ()
     reader_llm: str | None = None
 
     @property
@@ -69,7 +72,7 @@ class Engine:
     @property
     def remote(self) -> bool:
         """Whether the language model runs on a server."""
-        return _is_address(self.llm)
+        return is_address(self.llm)
 
     @functools.cached_property
     def settings_name(self) -> str:
@@ -77,29 +80,38 @@ class Engine:
         return settings_name(self.llm)
 
     @functools.cached_property
-    def encoder(self) -> OnnxEncoder:
+    def encoder(self) -> Encoder:
         """The encoder."""
-        from pytrace.models import registry
-        from pytrace.models.encoders.encoder import OnnxEncoder
-
-        return OnnxEncoder(
-            registry.resolve(self.encoder_name, "encoder"),
-            device="cuda" if self.device == "cuda" else "cpu",
+        return load_encoder(
+            self.encoder_name,
+            self.encoder_settings,
+            device=self.device,
             threads=self.threads,
+            gpu_layers=self.gpu_layers,
             cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
+            server=self._server,
         )
 
     @functools.cached_property
-    def cross_encoder(self) -> OnnxCrossEncoder:
+    def cross_encoder(self) -> CrossEncoder:
         """The cross-encoder, which runs where the encoder does."""
         from pytrace.methods.ranking import NO_CROSS_ENCODER
-        from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 
-        if self.cross_encoder_directory is None:
+        if self.cross_encoder_name is None:
             raise InputError(NO_CROSS_ENCODER)
-        return OnnxCrossEncoder(
-            self.cross_encoder_directory, device="cuda" if self.device == "cuda" else "cpu", threads=self.threads
+        return load_cross_encoder(
+            self.cross_encoder_name,
+            self.cross_encoder_settings,
+            device=self.device,
+            threads=self.threads,
+            gpu_layers=self.gpu_layers,
+            server=self._server,
         )
+
+    @property
+    def _server(self) -> dict[str, Any]:
+        """How encoders and cross-encoders on servers are asked."""
+        return {"api_key_env": self.api_key_env, "timeout": self.timeout, "concurrency": self.concurrency}
 
     @functools.cached_property
     def model(self) -> LanguageModel:
@@ -126,7 +138,7 @@ class Engine:
         from pytrace.models.llama.llama_cpp import LlamaCppModel
         from pytrace.models.servers.remote_model import RemoteModel
 
-        if _is_address(llm):
+        if is_address(llm):
             return RemoteModel(
                 llm,
                 model=self.llm_model,
@@ -277,10 +289,8 @@ class Engine:
     def close(self, *, keep_model: bool = False) -> None:
         """Free the models; they are loaded again when they are asked for."""
         loaded = vars(self)  # where cached properties lie; what is taken out of it is made anew when it is asked for
-        for name in ("encoder", "cross_encoder"):
-            loaded.pop(name, None)
         # A matcher of answers still asks the model.
-        for name in ("reader",) if keep_model else ("model", "reader"):
+        for name in ("encoder", "cross_encoder", "reader", *(() if keep_model else ("model",))):
             model = loaded.pop(name, None)
             if model is not None and hasattr(model, "close"):
                 model.close()
@@ -290,14 +300,9 @@ def settings_name(llm: str) -> str:
     """Return the catalog's name of a model where it is named or its file's content is known, else what was given."""
     from pytrace.models import registry
 
-    if _is_address(llm) or llm in registry.catalog().names:
+    if is_address(llm) or llm in registry.catalog().names:
         return llm
     return registry.identify(llm) or llm
-
-
-def _is_address(llm: str) -> bool:
-    # A scheme may be written in capitals (RFC 3986, section 3.1).
-    return llm.lower().startswith(("http://", "https://"))
 
 
 def load(
@@ -316,7 +321,8 @@ def load(
     llm
         A profile or model by name, a GGUF file, or the address of a server.
     encoder
-        A model by name, or a directory with an ONNX sentence encoder; the profile's if not given.
+        A model by name, a directory or file (ONNX, GGUF, a static encoder), or the address of a server; the profile's if not
+        given.
     reader_llm
         The language model that reads answers, if another one.
     device

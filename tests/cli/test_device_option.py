@@ -52,7 +52,7 @@ def test_a_card_asked_for_and_missing_is_one_sentence_before_anything_is_read(
 def options(llm: str = "tiny", gpu_layers: int | None = None, device: str = "cuda") -> loading.Engine:
     return loading.Engine(
         encoder_name="tiny", device=device, threads=None, vector_cache=None, llm=llm, gpu_layers=gpu_layers, context=None,
-        llm_style=None, llm_model=None, api_key_env="", concurrency=1, deterministic=False, cross_encoder_directory=None,
+        llm_style=None, llm_model=None, api_key_env="", concurrency=1, deterministic=False, cross_encoder_name=None,
     )  # fmt: skip
 
 

@@ -119,9 +119,9 @@ def test_text_embeddings_inference_is_known_by_what_it_says_of_itself() -> None:
 
 def test_one_of_several_models_must_be_named_and_openai_gets_nothing_that_it_does_not_know() -> None:
     with text_model_double("openai") as server:
-        with pytest.raises(InputError, match=r"has 2 models \(double, other\); name one \(--encoder-model\)"):
+        with pytest.raises(InputError, match=r"has 2 models \(double, other\); name one \(--encoder-set model=\)"):
             RemoteEncoder(server.url)
-        with pytest.raises(InputError, match=r"name one \(--cross-encoder-model\)"):
+        with pytest.raises(InputError, match=r"name one \(--cross-encoder-set model=\)"):
             RemoteReranker(server.url)
         with RemoteEncoder(server.url, model="double", truncate_dim=5) as encoder:
             assert encoder.encode(TEXTS).shape == (11, 5)
@@ -130,7 +130,7 @@ def test_one_of_several_models_must_be_named_and_openai_gets_nothing_that_it_doe
         assert asked(server, EMBEDDINGS)[1]["dimensions"] == 5
     with (
         text_model_double("cohere") as server,
-        pytest.raises(ServerError, match=r"name the model \(--cross-encoder-model\)"),
+        pytest.raises(ServerError, match=r"name the model \(--cross-encoder-set model=\)"),
     ):
         RemoteReranker(server.url)
 
@@ -352,7 +352,7 @@ def test_a_gateway_that_keeps_its_models_to_itself_is_used_where_the_model_is_na
             RemoteEncoder(server.url, model="double") as encoder,
         ):
             assert (len(reranker.score(PAIRS)), len(encoder.encode(TEXTS))) == (len(PAIRS), len(TEXTS))
-        with pytest.raises(ServerError, match=r"not for you|name the model \(--encoder-model\)"):
+        with pytest.raises(ServerError, match=r"not for you|name the model \(--encoder-set model=\)"):
             RemoteEncoder(server.url)
         status = 500
         with pytest.raises(ServerError, match="not for you"):  # else the same model would have two fingerprints

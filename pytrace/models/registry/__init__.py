@@ -229,7 +229,7 @@ def _named(name: str, role: Role) -> Model | None:
     if model is not None and model.role != role:
         others = ", ".join(item.name for item in known.models if item.role == role)
         raise ModelFileError(
-            f"{name!r} is no {role.replace('-', ' ')} but the other kind of model; known ones are {others}"
+            f"the model {name!r} is for the role {model.role}, not {role}; known ones for that are {others or 'none'}"
         )
     return model
 

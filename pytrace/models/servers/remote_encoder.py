@@ -92,7 +92,7 @@ class RemoteEncoder(RemoteTextModel):
     # same weights; Text Embeddings Inference alone tells the revision. Vectors on disk are compared with a fresh one.
 
     endpoint = "embeddings"
-    option = "--encoder-model"
+    option = "--encoder-set model="
 
     def __init__(
         self,

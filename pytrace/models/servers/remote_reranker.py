@@ -70,7 +70,7 @@ class RemoteReranker(RemoteTextModel):
     # from 0 to 1 of vLLM, Jina and Cohere. Only the order among scores of one question means anything.
 
     endpoint = "rerank"
-    option = "--cross-encoder-model"
+    option = "--cross-encoder-set model="
 
     def __init__(
         self,
