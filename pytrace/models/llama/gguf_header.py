@@ -25,10 +25,14 @@ _MOST_LAYERS = 512  # llama.cpp's own
 
 
 class Header(NamedTuple):
-    """What a file says before its weights: values by key (of an array its length alone), and a hash of all its bytes."""
+    """What a file says before its weights: values by key (of an array its length alone), tensors' shapes, a hash of all its bytes.
+
+    A shape begins with the axis whose numbers lie beside each other, as ggml has it.
+    """
 
     values: dict[str, Any]
     lengths: dict[str, int]
+    tensors: dict[str, tuple[int, ...]]
     sha256: str
 
 
@@ -117,6 +121,7 @@ def _read(data: mmap.mmap) -> Header:
         else:
             raise _NotAModelError(f"{key[:80]!r} has a value of type {kind}, which GGUF does not know")
     offsets = []
+    shapes: dict[str, tuple[int, ...]] = {}
     for _ in range(tensors):
         name, dimensions = reader.text(), reader.number("I")
         if not 1 <= dimensions <= 4:
@@ -124,6 +129,7 @@ def _read(data: mmap.mmap) -> Header:
         shape = [reader.number("Q") for _ in range(dimensions)]
         if not 0 < math.prod(shape) < 1 << 48:
             raise _NotAModelError(f"the tensor {name[:80]!r} has the shape {shape}")
+        shapes[name] = tuple(shape)
         reader.skip(4)  # its type, which llama.cpp checks with its size
         offsets.append(reader.number("Q"))
     alignment = values.get("general.alignment", 32)
@@ -136,7 +142,7 @@ def _read(data: mmap.mmap) -> Header:
         raise _NotAModelError(
             f"a tensor lies {max(offsets):,} bytes into its data, which ends before; it may be cut off"
         )
-    return Header(values, lengths, hashlib.sha256(memoryview(data)[: reader.position]).hexdigest())
+    return Header(values, lengths, shapes, hashlib.sha256(memoryview(data)[: reader.position]).hexdigest())
 
 
 def _check(header: Header) -> None:

@@ -64,24 +64,14 @@ def why() -> str:
     return next(filter(None, map(str.strip, _core.logged_errors())), "it gives no reason")
 
 
-class LlamaRuntime:
-    """One loaded model with one context whose key-value cells all sequences share."""
+class LoadedModel:
+    """The weights and the vocabulary of one model file, and the context that a subclass makes for them."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        cells: int,
-        sequences: int,
-        batch: int,
-        threads: int,
-        gpu_layers: int = 0,
-        float32_cache: bool = False,
-        flash_attention: bool | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *, gpu_layers: int) -> None:
         self._context: Any = None
         self._model: Any = None
         self._gate = threading.Lock()
+        self._path = path
         self._c = c = library()
         check_gguf(path)
         require_offload(gpu_layers)
@@ -99,69 +89,33 @@ class LlamaRuntime:
         self.bos = int(c.llama_vocab_bos(self._vocabulary))
         self.eos = int(c.llama_vocab_eos(self._vocabulary))
         self.adds_bos = self.bos >= 0 and bool(c.llama_vocab_get_add_bos(self._vocabulary))
-        template = c.llama_model_chat_template(self._model, None)
-        self.chat_template = template.decode("utf-8", "replace") if template else None
-        unsuitable = {
-            "an encoder-decoder": c.llama_model_has_encoder(self._model),
-            "a recurrent": c.llama_model_is_recurrent(self._model),
-            "a hybrid recurrent": c.llama_model_is_hybrid(self._model),
-            "a diffusion": c.llama_model_is_diffusion(self._model),
-        }
-        for kind, is_so in unsuitable.items():
-            if is_so:
-                raise ModelFileError(
-                    f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
-                )
         self.trained_context = int(c.llama_model_n_ctx_train(self._model))
         self.parameters = int(c.llama_model_n_params(self._model))
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocabulary))
-        if gpu_layers == 0:
-            self._check_memory(path, cells, 4 if float32_cache else 2)
-        context_parameters = c.llama_context_default_params()
-        context_parameters.n_ctx = max(cells, sequences)
-        # llama.cpp reserves an output for every sequence; a batch or context smaller than that aborts the process.
-        context_parameters.n_batch = max(batch, sequences)
-        context_parameters.n_ubatch = min(max(batch, sequences), 512)
-        context_parameters.n_seq_max = sequences
-        context_parameters.n_threads = threads
-        context_parameters.n_threads_batch = threads
-        context_parameters.kv_unified = True
-        context_parameters.abort_callback = _native(c.ggml_abort_callback, "abort")
-        context_parameters.no_perf = True
-        if float32_cache:
-            context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
-            # Flash attention on a CPU rounds large batches and small ones differently: 3e-3 in a log-probability.
-            flash_attention = False
-        if flash_attention is None and gpu_layers == 0:
-            flash_attention = True
-        if flash_attention is not None:
-            context_parameters.flash_attn_type = (
-                c.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else c.LLAMA_FLASH_ATTN_TYPE_DISABLED
-            )
-        _core.clear_logged_errors()
-        self._context = c.llama_init_from_model(self._model, context_parameters)
-        if not self._context:
-            raise ModelError(
-                f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
-            )
-        self._memory = c.llama_get_memory(self._context)
-        self.cells = min(cells, int(c.llama_n_ctx(self._context)))
-        self.sequences = sequences
-        # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
-        self.batch = min(batch, int(c.llama_n_batch(self._context)))
-        self._pieces: dict[int, bytes] = {}
 
-    def _check_memory(self, path: Path, cells: int, number_bytes: int) -> None:
-        """Refuse a context whose keys and values this machine cannot hold: it would be killed while they are cleared."""
+    def _context_parameters(self, threads: int) -> Any:
+        """Return what every context here has: threads, one cache for all sequences, an end by a signal."""
+        parameters = self._c.llama_context_default_params()
+        parameters.n_threads = threads
+        parameters.n_threads_batch = threads
+        parameters.kv_unified = True
+        parameters.abort_callback = _native(self._c.ggml_abort_callback, "abort")
+        parameters.no_perf = True
+        return parameters
+
+    def _cache_bytes(self, cells: int, number_bytes: int) -> int:
+        """Return about what the keys and values of so many cells take."""
         c, model = self._c, self._model
         width = c.llama_model_n_embd(model) * c.llama_model_n_head_kv(model) // max(c.llama_model_n_head(model), 1)
-        needed = cells * c.llama_model_n_layer(model) * 2 * width * number_bytes
-        if c.llama_model_n_swa(model) > 0:  # most layers keep a window alone
-            needed //= 8
+        needed: int = cells * c.llama_model_n_layer(model) * 2 * width * number_bytes
+        return needed // 8 if c.llama_model_n_swa(model) > 0 else needed  # most layers keep a window alone
+
+    def _check_memory(self, what: str, needed: int) -> None:
+        """Refuse what this machine cannot hold: it would be killed while that is cleared."""
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if needed > there:
             raise ModelError(
-                f"{path}: a context of {cells:,} cells takes {needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f}; "
+                f"{self._path}: {what} takes {needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f}; "
                 f"ask for a smaller one (the model was trained for {self.trained_context:,})"
             )
 
@@ -200,43 +154,30 @@ class LlamaRuntime:
             self._c.llama_model_meta_val_str(self._model, name, buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace")
 
+    def template(self, name: str | None = None) -> str | None:
+        """Return the file's chat template, or the one of a name; None if it has none."""
+        template = self._c.llama_model_chat_template(self._model, None if name is None else name.encode())
+        return template.decode("utf-8", "replace") if template else None
+
     def token_text(self, token: int) -> str:
         """Return a token as the vocabulary spells it, control tokens too; nothing for -1."""
         if token < 0:
             return ""
         return bytes(self._c.llama_vocab_get_text(self._vocabulary, token)).decode("utf-8", "replace")
 
-    def ends(self, token: int) -> bool:
-        """Whether a token ends generation."""
-        return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))
-
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Turn a text into tokens; control tokens are recognised in it only if `special`."""
+    def tokenize(self, text: str, *, special: bool = False, framed: bool = False) -> list[int]:
+        """Turn a text into tokens; control tokens are recognised in it only if `special`, and put around it if `framed`."""
         data = text.encode("utf-8", "replace")
         size = len(data) + 8
         with self._gate:
             self.check_open()
             for _ in range(2):
                 buffer = (ctypes.c_int32 * size)()
-                count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, False, special)
+                count = self._c.llama_tokenize(self._vocabulary, data, len(data), buffer, size, framed, special)
                 if count >= 0:
                     return buffer[:count]
                 size = -count  # a vocabulary without a token for the space spells it in three
         raise ModelError(f"llama.cpp cannot tokenise a text of {len(data)} bytes")
-
-    def piece(self, token: int) -> bytes:
-        """Return the bytes of a token; a control token has none."""
-        known = self._pieces.get(token)
-        if known is None:
-            size = 256
-            for _ in range(2):
-                buffer = ctypes.create_string_buffer(size)
-                count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
-                if count >= 0:
-                    break
-                size = -count  # what a longer token needs
-            known = self._pieces[token] = buffer.raw[: max(count, 0)]
-        return known
 
     def decode(
         self,
@@ -270,6 +211,88 @@ class LlamaRuntime:
         if status != 0:
             raise ModelError(f"llama.cpp failed to decode {len(tokens)} tokens (status {status}): {why()}")
         return True
+
+
+class LlamaRuntime(LoadedModel):
+    """One loaded model with one context whose key-value cells all sequences share."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cells: int,
+        sequences: int,
+        batch: int,
+        threads: int,
+        gpu_layers: int = 0,
+        float32_cache: bool = False,
+        flash_attention: bool | None = None,
+    ) -> None:
+        super().__init__(path, gpu_layers=gpu_layers)
+        c = self._c
+        self.chat_template = self.template()
+        unsuitable = {
+            "an encoder-decoder": c.llama_model_has_encoder(self._model),
+            "a recurrent": c.llama_model_is_recurrent(self._model),
+            "a hybrid recurrent": c.llama_model_is_hybrid(self._model),
+            "a diffusion": c.llama_model_is_diffusion(self._model),
+        }
+        for kind, is_so in unsuitable.items():
+            if is_so:
+                raise ModelFileError(
+                    f"{path}: {kind} model cannot share prefixes between prompts; choose a causal transformer"
+                )
+        if gpu_layers == 0:
+            needed = self._cache_bytes(cells, 4 if float32_cache else 2)
+            self._check_memory(f"a context of {cells:,} cells", needed)
+        context_parameters = self._context_parameters(threads)
+        context_parameters.n_ctx = max(cells, sequences)
+        # llama.cpp reserves an output for every sequence; a batch or context smaller than that aborts the process.
+        context_parameters.n_batch = max(batch, sequences)
+        context_parameters.n_ubatch = min(max(batch, sequences), 512)
+        context_parameters.n_seq_max = sequences
+        if float32_cache:
+            context_parameters.type_k = context_parameters.type_v = 0  # GGML_TYPE_F32
+            # Flash attention on a CPU rounds large batches and small ones differently: 3e-3 in a log-probability.
+            flash_attention = False
+        if flash_attention is None and gpu_layers == 0:
+            flash_attention = True
+        if flash_attention is not None:
+            context_parameters.flash_attn_type = (
+                c.LLAMA_FLASH_ATTN_TYPE_ENABLED if flash_attention else c.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            )
+        _core.clear_logged_errors()
+        self._context = c.llama_init_from_model(self._model, context_parameters)
+        if not self._context:
+            raise ModelError(
+                f"{path}: llama.cpp cannot make a context of {cells} cells: {why()}; ask for a smaller one"
+            )
+        self._memory = c.llama_get_memory(self._context)
+        if not self._memory:
+            raise ModelFileError(f"{path} holds an encoder, which writes no text; name it as the encoder instead")
+        self.cells = min(cells, int(c.llama_n_ctx(self._context)))
+        self.sequences = sequences
+        # llama.cpp takes no more than its context in one batch, and aborts the process at one token more.
+        self.batch = min(batch, int(c.llama_n_batch(self._context)))
+        self._pieces: dict[int, bytes] = {}
+
+    def ends(self, token: int) -> bool:
+        """Whether a token ends generation."""
+        return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token; a control token has none."""
+        known = self._pieces.get(token)
+        if known is None:
+            size = 256
+            for _ in range(2):
+                buffer = ctypes.create_string_buffer(size)
+                count = self._c.llama_token_to_piece(self._vocabulary, token, buffer, size, 0, False)
+                if count >= 0:
+                    break
+                size = -count  # what a longer token needs
+            known = self._pieces[token] = buffer.raw[: max(count, 0)]
+        return known
 
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits of the batch's entry `index`, float32 [vocabulary]; valid until the next decode."""
