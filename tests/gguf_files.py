@@ -24,12 +24,12 @@ def byte_letters() -> list[str]:
     return [chr(byte) if byte in printable else chr(next(shifted)) for byte in range(256)]
 
 
-def vocabulary() -> tuple[list[str], list[str]]:
-    """Return the tokens (control tokens, bytes, letters after a space, some words) and the merges that make them."""
+def vocabulary(*more: str) -> tuple[list[str], list[str]]:
+    """Return the tokens (control tokens, bytes, letters after a space, some words and `more`) and the merges that make them."""
     letters = byte_letters()
     tokens = [*CONTROL, *letters]
     merges: list[str] = []
-    for word in [*(f" {letter}" for letter in string.ascii_letters), *WORDS]:
+    for word in [*(f" {letter}" for letter in string.ascii_letters), *WORDS, *more]:
         spelled = [letters[byte] for byte in word.encode("utf-8")]
         whole = spelled[0]
         for letter in spelled[1:]:
