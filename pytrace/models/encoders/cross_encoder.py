@@ -166,7 +166,8 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         names = self._files.labels
         self.labels = names if len(names) == self._count else tuple(map(str, range(self._count)))
         """What each of a pair's probabilities is of, by the model's own names."""
-        self._positive = self._positive_label(positive)
+        where = f"{self._files.directory / 'config.json'} (id2label)"
+        self._positive = positive_label(names, self._count, positive, where)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -178,24 +179,14 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Score pairs of a question and a passage."""
-        logits, positive = self._all_logits(pairs), self._positive
-        if positive is None:
-            raise InputError(
-                f"cross-encoder {self.name!r} has the labels {', '.join(self.labels)}, none of which says yes to a pair; name its "
-                "number (positive=), or use a model that was trained to rank passages"
-            )
-        others = [logits[:, label] for label in range(self._count) if label != positive]
-        return logits[:, positive] - np.logaddexp.reduce(others) if others else logits[:, 0]
+        return label_score(self._all_logits(pairs), self._positive, self.name, self.labels)
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         """Return float32 [n, labels], the probability of each of `labels` for each pair, in the order of the pairs.
 
         With one label it is the logistic function of the logit, as sentence-transformers has it; with several they sum to 1.
         """
-        logits = self._all_logits(pairs)
-        if self._count == 1:
-            return np.asarray(np.exp(-np.logaddexp(0, -logits)), dtype=np.float32)
-        return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)), dtype=np.float32)
+        return label_probabilities(self._all_logits(pairs))
 
     def _all_logits(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         rows: dict[tuple[str, str], list[int]] = {}
@@ -233,23 +224,41 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
             output = head(output)
         return output
 
-    def _positive_label(self, given: int | None) -> int | None:
-        """Return the number of the label that speaks for a pair, None if none of several does."""
-        if given is not None:
-            if not 0 <= given < self._count:
-                raise ValueError(f"positive must be the number of a label, 0 to {self._count - 1}, not {given}")
-            return given
-        if self._count == 1:
-            return 0
-        positive = [
-            number for number, name in enumerate(self.labels) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE
-        ]
-        if self._count == 2 and len(positive) != 1:
-            raise ModelFileError(
-                f"{self._files.directory / 'config.json'} does not say which of two labels says yes (id2label: "
-                f"{', '.join(self._files.labels) or 'none'}); call that one 'relevant' and the other 'irrelevant' there"
-            )
-        return positive[0] if len(positive) == 1 else None
+
+def positive_label(names: Sequence[str], count: int, given: int | None, where: str) -> int | None:
+    """Return the number of the label that speaks for a pair, None if none of several does; `where` says where their names stand."""
+    if given is not None:
+        if not 0 <= given < count:
+            raise ValueError(f"positive must be the number of a label, 0 to {count - 1}, not {given}")
+        return given
+    if count == 1:
+        return 0
+    stated = names if len(names) == count else ()
+    positive = [number for number, name in enumerate(stated) if _NO_LETTER.sub("", name.casefold()) in _POSITIVE]
+    if count == 2 and len(positive) != 1:
+        raise ModelFileError(
+            f"{where} does not say which of two labels says yes ({', '.join(names) or 'none'}); call that one 'relevant' and the "
+            "other 'irrelevant' there, or give its number (positive=)"
+        )
+    return positive[0] if len(positive) == 1 else None
+
+
+def label_score(logits: Scores, positive: int | None, name: str, labels: Sequence[str]) -> Scores:
+    """Return the logit of one label, or of several the log-odds of the one that speaks for a pair."""
+    if positive is None:
+        raise InputError(
+            f"cross-encoder {name!r} has the labels {', '.join(labels)}, none of which says yes to a pair; name its number "
+            "(positive=), or use a model that was trained to rank passages"
+        )
+    others = [logits[:, label] for label in range(logits.shape[1]) if label != positive]
+    return np.asarray(logits[:, positive] - np.logaddexp.reduce(others) if others else logits[:, 0], dtype=np.float32)
+
+
+def label_probabilities(logits: Scores) -> Scores:
+    """Return the logistic function of one label's logit, as sentence-transformers has it, or the softmax of several's."""
+    if logits.shape[1] == 1:
+        return np.asarray(np.exp(-np.logaddexp(0, -logits)), dtype=np.float32)
+    return np.asarray(np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)), dtype=np.float32)
 
 
 def _labels(stated: object) -> tuple[str, ...]:

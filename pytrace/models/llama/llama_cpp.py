@@ -133,6 +133,10 @@ class LlamaCppModel(BaseModel, Closing):
         """Count the tokens of a text, control tokens taken as plain text."""
         return len(self._tokenize(text))
 
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Turn a text into tokens; control tokens are recognised in it only if `special`."""
+        return self._runtime.tokenize(text, special=special)
+
     def _tokenize(self, text: str) -> Tokens:
         self._runtime.check_open()
         known = self._token_cache.get(text)
@@ -217,14 +221,17 @@ class LlamaCppModel(BaseModel, Closing):
         return [[generation.completion() for generation in group] for group in groups]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        fitted = [self._fit(prompt, 1) for prompt in prompts]
+        return self.score_tokens(fitted, [[self._label_tokens(label) for label in labels] for labels in options])
+
+    def score_tokens(self, prompts: Sequence[Tokens], options: Sequence[Sequence[Sequence[int]]]) -> list[OptionScores]:
+        """Score options as the next token of tokenised prompts; an option is the tokens that it may be."""
         results: list[OptionScores | None] = [None] * len(prompts)
         tasks = []
-        fitted = [self._fit(prompt, 1) for prompt in prompts]
-        kept = _shared_with_neighbours(fitted)
-        for index, (tokens, keep, labels) in enumerate(zip(fitted, kept, options, strict=True)):
-            forms = [self._label_tokens(label) for label in labels]
+        kept = _shared_with_neighbours(prompts)
+        for index, (tokens, keep, forms) in enumerate(zip(prompts, kept, options, strict=True)):
 
-            def finish(_: int, row: Row, i: int = index, token_forms: list[list[int]] = forms) -> None:
+            def finish(_: int, row: Row, i: int = index, token_forms: Sequence[Sequence[int]] = forms) -> None:
                 total = log_normalizer(row)
                 scores = np.array(
                     [np.logaddexp.reduce(row[tokens].astype(np.float64) - total) for tokens in token_forms],
@@ -271,7 +278,7 @@ class LlamaCppModel(BaseModel, Closing):
         return tokens
 
 
-def _shared_with_neighbours(prompts: list[Tokens]) -> list[int]:
+def _shared_with_neighbours(prompts: Sequence[Tokens]) -> list[int]:
     """Return how much of each prompt is worth keeping once it is answered: what it shares with another one."""
     # The rest is seldom the beginning of a later prompt. A prompt that comes alone may have been asked for the sake of
     # a later one, so it is kept whole.
