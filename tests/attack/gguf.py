@@ -39,6 +39,20 @@ def use(path):
     with LlamaCppModel(path, threads=1, context=64) as model:
         model.generate(["A b", Prompt("Say.", (), "c")], max_tokens=2)
 """
+_ENCODE = """
+from pytrace.models.llama.gguf_encoder import GgufEncoder
+
+def use(path):
+    with GgufEncoder(path, threads=1) as encoder:
+        encoder.encode(["A b", "", "c " * 99], kind="query")
+"""
+_RANK = """
+from pytrace.models.llama.gguf_reranker import GgufReranker
+
+def use(path):
+    with GgufReranker(path, threads=1) as reranker:
+        reranker.score([("A b?", "c"), ("", "c " * 99)])
+"""
 AT_ONCE, SECONDS = 20, 240
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
 TEMPLATES = {
@@ -59,6 +73,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
             files.append(workplace / f"{batch}-{number}.gguf")
             files[-1].write_bytes(with_broken_header(whole, random))
         yield Attack(f"broken headers, batch {batch}", lambda files=files: load_all(files))
+    yield from _pooled(workplace, random, short=short)
     tiny = ["ask", "What is it?", "--docs", workplace / "it.txt", "--method", "rag", "--threads", "1"]
     (workplace / "it.txt").write_text("It is a tern.")
     chosen = random.sample(sorted(TEMPLATES), 1) if short else sorted(TEMPLATES)
@@ -71,11 +86,38 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
         )
 
 
+def _pooled(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]:
+    """Break encoders and rerankers, and give each where the other is due."""
+    from tests import embedding_gguf  # imports torch, which other attacks need not
+
+    encoder = embedding_gguf.write(embedding_gguf.bert(), workplace / "encoder.gguf", pooling=embedding_gguf.MEAN)
+    reranker = embedding_gguf.write(
+        embedding_gguf.modern_bert(labels=2),
+        workplace / "reranker.gguf",
+        pooling=embedding_gguf.RANK,
+        labels=("yes", "no"),
+    )
+    llm = workplace / "whole.gguf"
+    kinds = (("encoders", encoder, _ENCODE), ("rerankers", reranker, _RANK))
+    for what, whole, use in kinds[: 1 if short else 2]:
+        for batch in range(1 if short else 10):
+            files = [workplace / f"{what}-{batch}-{number}.gguf" for number in range(2 if short else AT_ONCE)]
+            for file in files:
+                file.write_bytes(with_broken_header(whole.read_bytes(), random))
+            yield Attack(
+                f"broken headers of {what}, batch {batch}",
+                lambda files=files, use=use: load_all([*files, llm, encoder, reranker], use),
+            )
+
+
 def with_broken_header(whole: bytes, random: Random) -> bytes:
     """Break a file's header in one to three places."""
     data = bytearray(whole)
     # Behind a key stand its type and value, behind a tensor's name its shape; most of the rest is the vocabulary.
-    names = [match.end() for match in re.finditer(rb"(?:llama|general|tokenizer)\.[a-z_.]+|[a-z_0-9.]+\.weight", whole)]
+    names = [
+        match.end()
+        for match in re.finditer(rb"(?:llama|bert|modern-bert|general|tokenizer)\.[a-z_.]+|[a-z_0-9.]+\.weight", whole)
+    ]
     for _ in range(random.randint(1, 3)):
         place = random.choice([random.choice(names) + random.randrange(24), random.randrange(names[-1] + 40)])
         form = random.choice("BIQ")
