@@ -40,6 +40,7 @@ from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
+from pytrace.models.encoders.late_interaction import LateInteractionFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
 from pytrace.models.encoders.safetensors_file import read_tensors
 from pytrace.models.encoders.static_encoder import StaticEncoder
@@ -281,6 +282,30 @@ def _static_encoder(name: str) -> Target:
     return Target(read, well, within=name)
 
 
+def _late_interaction(name: str) -> Target:
+    def read(path: Path) -> None:
+        files = LateInteractionFiles(path.parent)
+        for rules in files.rules.values():
+            files.token_ids(["the red house", "a" * 2_000, ""], rules)
+        files.read_heads(4, "last_hidden_state")
+
+    def well(folder: Path) -> Sequence[bytes]:
+        make(folder)
+        (folder / "modules.json").unlink(missing_ok=True)
+        (folder / "tokenizer_config.json").write_text('{"mask_token": "[PAD]"}', encoding="utf-8")
+        stated = {
+            "config_sentence_transformers.json": (
+                b'{"query_prefix": "", "document_prefix": "", "query_length": 9, "document_length": 20, "skiplist_words": ["the"], '
+                b'"do_query_expansion": false, "prompts": {"query": "a "}}'
+            ),
+            "artifact.metadata": b'{"query_token_id": "red", "doc_token_id": "red", "query_maxlen": 9, "mask_punctuation": false}',
+        }
+        (folder / "config_sentence_transformers.json").unlink(missing_ok=True)
+        return [stated[name]]
+
+    return Target(read, well, within=name)
+
+
 def _beir(name: str) -> Target:
     def well(folder: Path) -> Sequence[bytes]:
         (folder / "qrels").mkdir(exist_ok=True)
@@ -395,6 +420,8 @@ TARGETS: dict[str, Target] = {
     "configurations of static encoders": _static_encoder("config.json"),
     "modules of static encoders": _static_encoder("modules.json"),
     "prompts of static encoders": _static_encoder("config_sentence_transformers.json"),
+    "late interaction": _late_interaction("config_sentence_transformers.json"),
+    "late interaction, Stanford's": _late_interaction("artifact.metadata"),
     "ONNX": Target(_graph, _onnx, ".onnx"),
     "safetensors": Target(read_tensors, _safetensors, ".safetensors"),
     "runs": Target(_scored, _made(_run_of), ".sqlite"),

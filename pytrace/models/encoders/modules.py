@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,9 @@ _POOLING_KEYS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 
+TOKENS = "token_embeddings"
+"""What `gives` is for models that keep a vector for each token."""
+
 
 class Module(NamedTuple):
     """One step: what it is, where its files are, and its settings."""
@@ -32,13 +35,22 @@ class Module(NamedTuple):
 class Modules:
     """What ``modules.json`` and the files that it names say of the way behind the graph.
 
-    `read` reads a JSON file of the model's directory, None if it is not there; `gives` is what the last step makes.
+    `read` reads a JSON file of the model's directory, None if it is not there; `gives` is what the last step makes; `others` are
+    kinds of steps that whoever asks knows what to do with (`settings`).
     """
 
-    def __init__(self, directory: Path, read: Callable[..., Any], *, gives: str = "sentence_embedding") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        read: Callable[..., Any],
+        *,
+        gives: str = "sentence_embedding",
+        others: Sequence[str] = (),
+    ) -> None:
         self._directory = directory
         self._read = read
         self._gives = gives
+        self._others = others
         self._modules = self._read_modules()
         self.pooling, self.include_prompt = self._read_pooling()
         """How one vector is made of a text's tokens', by no name if no file says so; and whether a prompt's tokens count."""
@@ -64,6 +76,10 @@ class Modules:
         """Whether pooling is known and the weights of all layers are there."""
         return bool(self.pooling) and all(file.is_file() for file in self.weights)
 
+    def settings(self, kind: str) -> dict[str, Any] | None:
+        """Return the settings of the first step of a kind, None if there is none."""
+        return next((module.config for module in self._modules if module.kind == kind), None)
+
     def read_heads(self) -> list[heads.Head]:
         """Read the layers."""
         found: list[heads.Head] = []
@@ -74,7 +90,10 @@ class Modules:
                     f"{self._directory} has a {kind} layer outside its graph, but {place} has no {heads.WEIGHTS}; save the model "
                     f"with safetensors, or export it as a whole, so that the graph gives {self._gives!r}"
                 )
-            if kind == "Dense":
+            if kind == "Dense" and self._gives == TOKENS:
+                # PyLate's own module says nothing of names: it works on tokens alone.
+                found.append(heads.dense(place, {"module_input_name": TOKENS, **config}, into=TOKENS, out=TOKENS))
+            elif kind == "Dense":
                 last = self._gives if number == len(self.layers) - 1 else "sentence_embedding"
                 found.append(heads.dense(place, config, into="sentence_embedding", out=last))
             else:
@@ -93,7 +112,7 @@ class Modules:
             modules.append(Module(kind, folder, config or {}))
         # The first stands for the graph, under whatever name.
         for kind, _, _ in modules[1:]:
-            if kind not in {"Pooling", "Dense", "LayerNorm", "Normalize", "Dropout"}:
+            if kind not in {"Pooling", "Dense", "LayerNorm", "Normalize", "Dropout", *self._others}:
                 raise ModelFileError(
                     f"{path} has the module {kind!r}, which is not supported behind a graph; export the model as a whole, so "
                     f"that the graph gives {self._gives!r}, and leave modules.json out"

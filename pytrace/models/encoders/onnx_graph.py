@@ -102,12 +102,14 @@ class OnnxGraph:
         types: Sequence[Sequence[int]] | None = None,
         *,
         task: int = 0,
+        length: int = 0,
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Run one batch of token ids, none of them empty; `types` tells of each which text of a pair it is of.
 
-        `task` is the number of the adapter to use, for a graph that takes one (`has_tasks`).
+        `task` is the number of the adapter to use, for a graph that takes one (`has_tasks`). Texts are padded to the longest, or
+        to `length` if that is more.
         """
-        feed, mask = self._feed(tokens, pad_id, types)
+        feed, mask = self._feed(tokens, pad_id, types, length)
         for name, kind, rank in self._tasks:
             feed[name] = np.full((1,) * rank, task, dtype=kind)
         for name, floating, shape in self._past:
@@ -124,10 +126,10 @@ class OnnxGraph:
         return np.asarray(output, dtype=np.float32)[:count], mask[:count]
 
     def _feed(
-        self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None
+        self, tokens: Sequence[Sequence[int]], pad_id: int, types: Sequence[Sequence[int]] | None, least: int
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         count = len(tokens)
-        longest = max(len(ids) for ids in tokens)
+        longest = max(least, *(len(ids) for ids in tokens))
         length = self.columns or longest
         if length < longest:
             raise ModelFileError(
@@ -146,7 +148,7 @@ class OnnxGraph:
             "input_ids": ids,
             "attention_mask": mask,
             "token_type_ids": kinds,
-            "position_ids": np.maximum(np.cumsum(mask, axis=1) - 1, 0),
+            "position_ids": np.broadcast_to(np.arange(length), ids.shape),
         }
         return {name: values[name].astype(kind) for name, kind in self._inputs.items()}, mask
 
