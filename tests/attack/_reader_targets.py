@@ -40,7 +40,7 @@ from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
-from pytrace.models.encoders.late_interaction import LateInteractionFiles
+from pytrace.models.encoders.late_interaction_files import LateInteractionFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
 from pytrace.models.encoders.safetensors_file import read_tensors
 from pytrace.models.encoders.static_encoder import StaticEncoder
