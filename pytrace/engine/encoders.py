@@ -159,6 +159,11 @@ def load_cross_encoder(
 
         _check(chosen, name, {"positive", "instruction"})
         return GgufReranker(path, **chosen, **runs, gpu_layers=gpu_layers)
+    if _is_late_interaction(path):
+        from pytrace.models.encoders.late_interaction import OnnxLateInteraction
+
+        _check(chosen, name, {"dtype"})
+        return OnnxLateInteraction(path, **chosen, **runs)
     from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 
     _check(chosen, name, {"dtype", "positive"})
@@ -192,6 +197,20 @@ def _is_static(path: Path) -> bool:
     modules = read_config(path / "modules.json", list[dict[str, Any]]) or [{}]
     config = read_config(path / "config.json", dict[str, Any]) or {}
     return str(modules[0].get("type")).endswith(".StaticEmbedding") or config.get("model_type") == "model2vec"
+
+
+def _is_late_interaction(path: Path) -> bool:
+    """Say whether a directory, or that of a graph, says of itself that its model gives a vector for every token."""
+    from pytrace.models.encoders.model_directory import read_config
+
+    for folder in [path] if path.is_dir() else [path.parent, path.parent.parent]:
+        settings = read_config(folder / "config_sentence_transformers.json", dict[str, Any]) or {}
+        exported = read_config(folder / "onnx_config.json", dict[str, Any]) or {}
+        if settings.get("model_type") in {"MultiVectorEncoder", "ColBERT"} or "query_length" in {*settings, *exported}:
+            return True
+        if (folder / "artifact.metadata").is_file():
+            return True
+    return False
 
 
 def _chosen(settings: msgspec.Struct) -> dict[str, Any]:

@@ -18,8 +18,11 @@ from pytrace.errors import InputError, ModelFileError
 from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.encoders.static_encoder import StaticEncoder
+from pytrace.models.llama.gguf_encoder import GgufEncoder
+from pytrace.models.llama.gguf_reranker import GgufReranker
 from pytrace.models.servers.remote_encoder import RemoteEncoder
 from pytrace.models.servers.remote_reranker import RemoteReranker
+from tests.bert_gguf import write_bert_gguf
 from tests.models import test_cross_encoder, test_encoder, test_static_encoder
 from tests.text_model_double import text_model_double
 
@@ -34,6 +37,7 @@ def test_an_encoder_is_what_its_name_leads_to(tmp_path: Path) -> None:
             (str(onnx), OnnxEncoder, ("pooling=cls,max", "query_prompt=query: ", "normalize=true")),
             (str(onnx / "model.onnx"), OnnxEncoder, ("truncate_dim=3",)),
             (str(tmp_path / "static"), StaticEncoder, ("truncate_dim=3", "passage_prompt=red ")),
+            (str(write_bert_gguf(tmp_path / "bert.gguf")), GgufEncoder, ("truncate_dim=3", "pooling=cls")),
             (server.url.replace("http", "HTTP", 1), RemoteEncoder, ("model=double", "normalize=true")),
         ):
             encoder = load_encoder(name, settings)
@@ -52,6 +56,10 @@ def test_a_cross_encoder_is_what_its_name_leads_to(tmp_path: Path, monkeypatch: 
     encoder = load_cross_encoder(str(place), ["positive=1"])
     assert type(encoder) is OnnxCrossEncoder
     assert encoder.score([("red", "blue")]).shape == (1,)
+    (tmp_path / "ranker").mkdir()
+    ranker = write_bert_gguf(tmp_path / "ranker" / "bert.gguf", ranks=True)
+    for named in (ranker, ranker.parent):  # a directory with one file of that kind stands for it
+        assert type(load_cross_encoder(str(named))) is GgufReranker
     with text_model_double("cohere") as server:
         assert type(load_cross_encoder(server.url, ["model=double"])) is RemoteReranker
     # By a name of one's own catalog, in either role.
@@ -72,6 +80,7 @@ def test_a_cross_encoder_is_what_its_name_leads_to(tmp_path: Path, monkeypatch: 
         (("truncate_dim=many",), "a setting of the encoder cannot be used"),
         (("model=other",), r"takes no setting 'model', but dtype, normalize, output, pooling, prompts, truncate_dim"),
         (("pooling=middle",), "there is no pooling 'middle'"),
+        (("dtype=float16",), r"has no graph of dtype 'float16', but model.onnx"),
     ],
 )
 def test_a_setting_that_an_encoder_does_not_take_is_refused(settings: tuple[str], said: str, tmp_path: Path) -> None:

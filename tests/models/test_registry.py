@@ -416,7 +416,11 @@ def test_a_name_wins_over_a_file_and_dot_slash_means_the_file(world: World, monk
     ("name", "role", "said"),
     [
         ("nothing", "language-model", "'nothing' is neither a file nor a known model; the names are tiny,"),
-        ("smollm2-135m", "encoder", "'smollm2-135m' is for the role language-model, not encoder; known ones for that are minilm"),
+        (
+            "smollm2-135m",
+            "encoder",
+            "'smollm2-135m' is for the role language-model, not encoder; known ones for that are minilm",
+        ),
         ("paper", "encoder", "profile 'paper' has no encoder; .*optimum-cli"),
         ("text", "language-model", "is no GGUF file"),
         ("empty", "language-model", "has 0 GGUF files; name the one to use"),
