@@ -22,6 +22,7 @@ from pytrace.models.llama.gguf_encoder import GgufEncoder
 from pytrace.models.llama.gguf_reranker import GgufReranker
 from pytrace.models.servers.remote_encoder import RemoteEncoder
 from pytrace.models.servers.remote_reranker import RemoteReranker
+from tests import embedding_gguf
 from tests.bert_gguf import write_bert_gguf
 from tests.models import test_cross_encoder, test_encoder, test_static_encoder
 from tests.text_model_double import text_model_double
@@ -57,7 +58,8 @@ def test_a_cross_encoder_is_what_its_name_leads_to(tmp_path: Path, monkeypatch: 
     assert type(encoder) is OnnxCrossEncoder
     assert encoder.score([("red", "blue")]).shape == (1,)
     (tmp_path / "ranker").mkdir()
-    ranker = write_bert_gguf(tmp_path / "ranker" / "bert.gguf", ranks=True)
+    model = embedding_gguf.xlm_roberta()
+    ranker = embedding_gguf.write(model, tmp_path / "ranker" / "a.gguf", pooling=embedding_gguf.RANK)
     for named in (ranker, ranker.parent):  # a directory with one file of that kind stands for it
         assert type(load_cross_encoder(str(named))) is GgufReranker
     with text_model_double("cohere") as server:
