@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,19 +29,42 @@ TEXTS = [
 ]
 
 Tokenizing = transformers.PreTrainedTokenizerFast
-_SHAPE = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_DECODER = {"num_key_value_heads": 2, "head_dim": 8}
+
+
+class Shape(NamedTuple):
+    """How large a transformer is."""
+
+    width: int = WIDTH
+    layers: int = 2
+    heads: int = 4
+    length: int = LENGTH
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """What all configurations call it; the feed-forward layer is wider, as everywhere."""
+        return {
+            "hidden_size": self.width, "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
+            "intermediate_size": 4 * self.width,
+        }  # fmt: skip
+
+    @property
+    def decoder(self) -> dict[str, int]:
+        """What decoders' say besides."""
+        return {**self.settings, "num_key_value_heads": self.heads // 2, "head_dim": self.width // self.heads}
+
+
+TINY = Shape()
 
 
 @dataclass(frozen=True)
 class Family:
     """A family: its tokenizer, its transformer, and what follows it."""
 
-    tokenizer: Callable[[], Tokenizing]
-    config: Callable[[int], Any]  # of a vocabulary's size
+    tokenizer: Callable[[int], Tokenizing]  # of the most tokens of a text
+    config: Callable[[int, Shape], Any]  # of a vocabulary's size
     pooling: str | tuple[str, ...] = "mean"
     include_prompt: bool = True
-    heads: Callable[[], list[torch.nn.Module]] = list
+    heads: Callable[[int], list[torch.nn.Module]] = lambda _: []
     prompts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -99,74 +122,76 @@ def _special(pad: int, begin: int, end: int) -> dict[str, int]:
 # Together they have every pooling, every layer behind it, and every setting that sentence-transformers writes.
 FAMILIES: dict[str, Family] = {
     "BERT": Family(
-        lambda: _wordpiece(model_max_length=LENGTH),
-        lambda size: transformers.BertConfig(vocab_size=size, max_position_embeddings=64, **_SHAPE),
+        lambda length: _wordpiece(model_max_length=length),
+        lambda size, shape: transformers.BertConfig(vocab_size=size, max_position_embeddings=shape.length + 16, **shape.settings),
         prompts={"query": "find: ", "document": "text: "},
-        heads=lambda: [Normalize()],
+        heads=lambda _: [Normalize()],
     ),
     "MPNet": Family(
-        lambda: _wordpiece(model_max_length=LENGTH),
-        lambda size: transformers.MPNetConfig(
-            vocab_size=size, max_position_embeddings=LENGTH + 2, pad_token_id=0, **_SHAPE
+        lambda length: _wordpiece(model_max_length=length),
+        lambda size, shape: transformers.MPNetConfig(
+            vocab_size=size, max_position_embeddings=shape.length + 2, pad_token_id=0, **shape.settings
         ),
         pooling="cls",
         settings={"similarity_fn_name": "dot"},
     ),
     "ModernBERT": Family(
-        lambda: _wordpiece(lowercase=False, truncation_side="left"),
-        lambda size: transformers.ModernBertConfig(
-            vocab_size=size, max_position_embeddings=LENGTH, local_attention=16, global_attn_every_n_layers=2,
-            cls_token_id=2, sep_token_id=3, **_special(0, 2, 3), **_SHAPE,
+        lambda _: _wordpiece(lowercase=False, truncation_side="left"),
+        lambda size, shape: transformers.ModernBertConfig(
+            vocab_size=size, max_position_embeddings=shape.length, local_attention=16, global_attn_every_n_layers=2,
+            cls_token_id=2, sep_token_id=3, **_special(0, 2, 3), **shape.settings,
         ),
         pooling=("weightedmean", "max", "cls"),
         include_prompt=False,
         prompts={"query": "The red", "document": ""},
     ),
     "XLM-R": Family(
-        lambda: _pieces(model_max_length=LENGTH),
-        lambda size: transformers.XLMRobertaConfig(
-            vocab_size=size, max_position_embeddings=LENGTH + 2, type_vocab_size=1, **_special(1, 0, 2), **_SHAPE
+        lambda length: _pieces(model_max_length=length),
+        lambda size, shape: transformers.XLMRobertaConfig(
+            vocab_size=size, max_position_embeddings=shape.length + 2, type_vocab_size=1, **_special(1, 0, 2), **shape.settings
         ),
-        heads=lambda: [Dense(WIDTH, WIDTH, activation_function=torch.nn.GELU(), use_residual=True), LayerNorm(WIDTH)],
+        heads=lambda width: [
+            Dense(width, width, activation_function=torch.nn.GELU(), use_residual=True), LayerNorm(width)
+        ],
         settings={"do_lower_case": True},
     ),
     "Qwen3": Family(
-        lambda: _bytes(model_max_length=LENGTH),
-        lambda size: transformers.Qwen3Config(
-            vocab_size=size, max_position_embeddings=64, **_special(1, 0, 0), **_SHAPE, **_DECODER
+        lambda length: _bytes(model_max_length=length),
+        lambda size, shape: transformers.Qwen3Config(
+            vocab_size=size, max_position_embeddings=shape.length + 16, **_special(1, 0, 0), **shape.decoder
         ),
         pooling="lasttoken",
         prompts={"query": "Instruct: find what answers\nQuery:", "document": ""},
-        heads=lambda: [Normalize()],
+        heads=lambda _: [Normalize()],
         settings={"truncate_dim": 24},
     ),
     "Gemma": Family(
-        _pieces,
-        lambda size: transformers.Gemma3TextConfig(
-            vocab_size=size, max_position_embeddings=LENGTH, use_bidirectional_attention=True, sliding_window=16,
-            **_special(1, 0, 2), **_SHAPE, **_DECODER,
+        lambda _: _pieces(),
+        lambda size, shape: transformers.Gemma3TextConfig(
+            vocab_size=size, max_position_embeddings=shape.length, use_bidirectional_attention=True, sliding_window=16,
+            **_special(1, 0, 2), **shape.decoder,
         ),
         prompts={"query": "task: search | query: ", "document": "title: none | text: "},
         pooling="mean_sqrt_len_tokens",
-        heads=lambda: [
-            Dense(WIDTH, 64, bias=False, activation_function=torch.nn.Identity()),
-            Dense(64, WIDTH, activation_function=torch.nn.Tanh()),
+        heads=lambda width: [
+            Dense(width, 64, bias=False, activation_function=torch.nn.Identity()),
+            Dense(64, width, activation_function=torch.nn.Tanh()),
             Normalize(),
         ],
     ),
 }  # fmt: skip
 
 
-def build(name: str, place: Path) -> SentenceTransformer:
+def build(name: str, place: Path, shape: Shape = TINY) -> SentenceTransformer:
     """Make the model of a family, save it with its graph in a directory, and return it."""
     family = FAMILIES[name]
     torch.manual_seed(1)
-    source = _saved(family.config, family.tokenizer(), transformers.AutoModel, place)
+    source = _saved(family.config, family.tokenizer(shape.length), transformers.AutoModel, place, shape)
     settings = dict(family.settings)
     lower = settings.pop("do_lower_case", False)
     transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"}, do_lower_case=lower)
-    pooling = Pooling(WIDTH, family.pooling, include_prompt=family.include_prompt)
-    heads = family.heads()
+    pooling = Pooling(shape.width, family.pooling, include_prompt=family.include_prompt)
+    heads = family.heads(shape.width)
     _shake(torch.nn.ModuleList(heads))
     built = SentenceTransformer(
         modules=[transformer, pooling, *heads], prompts=dict(family.prompts), device="cpu", **settings
@@ -176,17 +201,18 @@ def build(name: str, place: Path) -> SentenceTransformer:
     return SentenceTransformer(str(place), device="cpu", model_kwargs={"attn_implementation": "eager"})
 
 
-def build_reranker(place: Path) -> CrossEncoder:
+def build_reranker(place: Path, shape: Shape = TINY) -> CrossEncoder:
     """Make a reranker whose layers stand outside its graph, as ettin's do: pooling, Dense, LayerNorm, Dense to one score."""
     family = FAMILIES["ModernBERT"]
     torch.manual_seed(2)
-    source = _saved(family.config, _wordpiece(model_max_length=LENGTH), transformers.AutoModel, place)
+    tokenizer = _wordpiece(model_max_length=shape.length)
+    source = _saved(family.config, tokenizer, transformers.AutoModel, place, shape)
     transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"})
     layers = [
-        Pooling(WIDTH, "cls"),
-        Dense(WIDTH, WIDTH, bias=False, activation_function=torch.nn.GELU()),
-        LayerNorm(WIDTH),
-        Dense(WIDTH, 1, activation_function=torch.nn.Identity(), module_output_name="scores"),
+        Pooling(shape.width, "cls"),
+        Dense(shape.width, shape.width, bias=False, activation_function=torch.nn.GELU()),
+        LayerNorm(shape.width),
+        Dense(shape.width, 1, activation_function=torch.nn.Identity(), module_output_name="scores"),
     ]
     _shake(torch.nn.ModuleList(layers))
     built = CrossEncoder(modules=[transformer, *layers], device="cpu")
@@ -195,27 +221,27 @@ def build_reranker(place: Path) -> CrossEncoder:
     return built
 
 
-def build_classifier(place: Path, labels: dict[int, str]) -> CrossEncoder:
+def build_classifier(place: Path, labels: dict[int, str], shape: Shape = TINY) -> CrossEncoder:
     """Make a model that classifies pairs of texts, with its head in its graph."""
     torch.manual_seed(3)
-    tokenizer = _pieces(model_max_length=LENGTH)
+    tokenizer = _pieces(model_max_length=shape.length)
     config = FAMILIES["XLM-R"].config
 
-    def labelled(size: int) -> Any:
-        made = config(size)
+    def labelled(size: int, shape: Shape) -> Any:
+        made = config(size, shape)
         made.id2label, made.label2id = labels, {name: number for number, name in labels.items()}
         return made
 
-    source = _saved(labelled, tokenizer, transformers.AutoModelForSequenceClassification, place)
+    source = _saved(labelled, tokenizer, transformers.AutoModelForSequenceClassification, place, shape)
     built = CrossEncoder(str(source), device="cpu", model_kwargs={"attn_implementation": "eager"})
     built.save_pretrained(str(place), create_model_card=False)
     write_graph(built[0].model, place / "model.onnx", "logits")
     return built
 
 
-def _saved(config: Callable[[int], Any], tokenizer: Tokenizing, kind: Any, place: Path) -> Path:
+def _saved(config: Callable[[int, Shape], Any], tokenizer: Tokenizing, kind: Any, place: Path, shape: Shape) -> Path:
     """Save a transformer with random weights and its tokenizer beside a place."""
-    model = kind.from_config(config(len(tokenizer)), attn_implementation="eager").eval()
+    model = kind.from_config(config(len(tokenizer), shape), attn_implementation="eager").eval()
     _shake(model)
     source = place.with_name(f"{place.name}-transformer")
     model.save_pretrained(source)
@@ -228,7 +254,8 @@ def _shake(model: torch.nn.Module) -> None:
     with torch.no_grad():
         for weights in model.parameters():
             if weights.dim() > 1:
-                weights.normal_(0, 0.3)
+                # In proportion to what is summed, so that wide models stay within float32's precision too.
+                weights.normal_(0, 0.3 * (WIDTH / weights.shape[-1]) ** 0.5)
 
 
 class _Output(torch.nn.Module):
