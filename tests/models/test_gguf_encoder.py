@@ -17,6 +17,7 @@ import pytest
 
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, ModelFileError
 from pytrace.models import trial
+from pytrace.models.encoders.encoder import encode
 from pytrace.models.llama import pooled_runtime
 from pytrace.models.llama.gguf_encoder import GgufEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -197,7 +198,7 @@ def test_equal_texts_are_evaluated_once_and_vectors_are_kept(
     with GgufEncoder(bert, threads=1, cache_directory=tmp_path) as encoder:
         first = encoder.encode(["red", "blue", "red", "red"])
         assert seen == [2]
-        np.testing.assert_array_equal(encoder.encode(["blue", "red"]), first[1::-1])
+        np.testing.assert_array_equal(encode(encoder, ["blue", "red"], "passage"), first[1::-1])
     with GgufEncoder(bert, threads=1, cache_directory=tmp_path) as encoder:
         np.testing.assert_array_equal(encoder.encode(["blue", "red"]), first[1::-1])
     assert sum(seen) == 2

@@ -13,6 +13,7 @@ import torch
 
 from pytrace.errors import InputError, ModelError, ModelFileError
 from pytrace.models import trial
+from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.llama import gguf_reranker, pooled_runtime
 from pytrace.models.llama.gguf_reranker import GgufReranker
 from tests import embedding_gguf as tiny
@@ -67,7 +68,8 @@ def test_a_head_that_reads_the_first_token_and_a_file_that_does_not_name_its_poo
     model = tiny.modern_bert(labels=1, pooling="cls")
     path = tiny.write(model, tmp_path / "m.gguf", pooling=None)
     with GgufReranker(path, threads=1) as reranker:
-        np.testing.assert_allclose(reranker.score(PAIRS)[0], tiny.logits(model, *PAIRS[0])[0], atol=3e-3)
+        judge: CrossEncoder = reranker
+        np.testing.assert_allclose(judge.score(PAIRS)[0], tiny.logits(model, *PAIRS[0])[0], atol=3e-3)
 
 
 def test_a_long_passage_is_cut_and_a_long_question_leaves_it_room(tmp_path: Path) -> None:
