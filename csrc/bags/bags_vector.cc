@@ -34,7 +34,8 @@ void mean_of(const Items& table, const int64_t* rows, const float* factors, int6
     const float factor = factors == nullptr ? 1.0f : factors[i];
 #pragma GCC unroll 16
     for (int v = 0; v < kSums; ++v) {
-      __builtin_prefetch(later + v * kLanes);
+      if (v * kLanes * static_cast<int>(sizeof(T)) % 64 == 0)  // once a line of the cache
+        __builtin_prefetch(later + v * kLanes);
       const VectorF value =
           kVectors == 0 ? load_first(row, table.cols - at) : load(row + v * kLanes);
       sums[v] += value * factor;
