@@ -97,40 +97,24 @@ def numpy_scores(task: Task) -> Floats:
     return np.concatenate(scores)
 
 
-def torch_scores(task: Task, colbert_scores: Any, torch: Any) -> Call:
-    """Make the call of `colbert_scores` for each question with its passages, which it wants padded to the longest."""
+def torch_peer(task: Task, torch: Any) -> dict[str, Call]:
+    """Make ColBERT's scoring as PyLate has it: products with all of a question's passages, padded to the longest, the largest, their sum."""
     padded = []
     for own, documents, ends in task.own():
         parts = [torch.from_numpy(documents[begin:end]) for begin, end in itertools.pairwise(ends)]
-        block = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
-        padded.append((torch.from_numpy(own)[None], block))
+        padded.append((torch.from_numpy(own)[None], torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)))
 
     def score() -> Any:
-        return torch.cat([colbert_scores(own, block)[0] for own, block in padded]).numpy()
+        products = (torch.einsum("ash,bth->abst", own, block) for own, block in padded)
+        return torch.cat([each.max(dim=-1).values.sum(dim=-1)[0] for each in products]).numpy()
 
-    return score
-
-
-def torch_peer(task: Task, torch: Any) -> dict[str, Call]:
-    """Make ColBERT's scoring as PyTorch's users write it: products of all tokens, the largest, their sum."""
-
-    def colbert_scores(queries: Any, documents: Any) -> Any:
-        return torch.einsum("ash,bth->abst", queries, documents).max(dim=-1).values.sum(dim=-1)
-
-    return {"torch": torch_scores(task, colbert_scores, torch)}
-
-
-def pylate_peer(task: Task, torch: Any, scores: Any) -> dict[str, Call]:
-    """Make PyLate's own scoring."""
-    return {"PyLate": torch_scores(task, scores.colbert_scores, torch)}
+    return {"torch": score}
 
 
 def peer_calls(bench: Bench, task: Task, what: str) -> dict[str, Call]:
     """Return the peers' calls, verified."""
     peers: dict[str, Call] = {"NumPy": partial(numpy_scores, task)}
     peers |= bench.peers.calls("torch", partial(torch_peer, task))
-    if (torch := bench.peers.get("torch")) is not None:
-        peers |= bench.peers.calls("pylate", partial(pylate_peer, task, torch))
     for name, call in peers.items():
         require_close(call(), plain_scores(task), TOLERANCE, f"{what}, {name}")
     return peers

@@ -16,11 +16,12 @@ CUDA_REMEDY = "install their builds for this card's CUDA"
 
 
 class Peer(NamedTuple):
-    """A package, the module of it that benches call, and the kernels that it is a peer of."""
+    """A package, the module of it that benches call, the kernels that it is a peer of, and the extra that installs it."""
 
     package: str
     module: str
     kernels: tuple[str, ...]
+    extra: str = "bench"
 
 
 PEERS = {
@@ -35,8 +36,7 @@ PEERS = {
     "scipy": Peer("scipy", "scipy.sparse", ("walk",)),
     "rustworkx": Peer("rustworkx", "rustworkx", ("walk",)),
     "pyahocorasick": Peer("pyahocorasick", "ahocorasick", ("names",)),
-    "torch": Peer("torch", "torch", ("late_interaction", "bags")),
-    "pylate": Peer("pylate", "pylate.scores", ("late_interaction",)),
+    "torch": Peer("torch", "torch", ("late_interaction", "bags"), extra="train"),  # too large for `bench`
     "ahocorasick-rs": Peer("ahocorasick-rs", "ahocorasick_rs", ("names",)),
 }
 
@@ -78,7 +78,10 @@ class Peers:
                 else:
                     self.missing[peer.package] = "this build of it finds no card"
             except ImportError as error:
-                self.missing[peer.package] = "not installed" if version(peer.package) is None else str(error)
+                why = (
+                    "not installed" if peer.extra == "bench" else f"not installed, comes with the extra {peer.extra!r}"
+                )
+                self.missing[peer.package] = why if version(peer.package) is None else str(error)
             except Exception as error:  # noqa: BLE001 - a broken native library raises whatever it likes
                 self.missing[peer.package] = f"cannot be loaded ({error})"
 
