@@ -14,7 +14,7 @@ from pytrace.methods.base import changed, setting_name
 if TYPE_CHECKING:
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
-    from pytrace.models.registry.known_models import Role
+    from pytrace.models.registry.known_models import Model, Role
 
 
 class EncoderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -104,6 +104,9 @@ def load_encoder(
         if len(pooling := chosen.pop("pooling", ())) > 1:
             raise InputError(f"{name} pools in one way, not by {', '.join(pooling)}; name one")
         one = {"pooling": pooling[0]} if pooling else {}
+        if (model := _known(name)) is not None and model.settings is not None:
+            # A GGUF file has no prompts of its own.
+            chosen["prompts"] = {**model.settings.prompts, **chosen.get("prompts", {})}
         return GgufEncoder(path, **chosen, **one, **cache, **runs, gpu_layers=gpu_layers)
     if _is_static(path):
         from pytrace.models.encoders.static_encoder import StaticEncoder
@@ -180,12 +183,18 @@ def _resolve(name: str, *roles: Role) -> tuple[Path, str]:
     """Return what to load for a name or a path, and its suffix if it is a file."""
     from pytrace.models import registry
 
-    model = registry.catalog().model(name)
+    model = _known(name)
     path = registry.resolve(name, model.role if model is not None and model.role in roles else roles[0])
     if path.is_dir() and not [*path.glob("*.onnx"), *path.glob("onnx/*.onnx")]:
         files = list(path.glob("*.gguf"))
         path = files[0] if len(files) == 1 else path
     return path, "" if path.is_dir() else path.suffix.lower()
+
+
+def _known(name: str) -> Model | None:
+    from pytrace.models import registry
+
+    return registry.catalog().model(name)
 
 
 def _is_static(path: Path) -> bool:

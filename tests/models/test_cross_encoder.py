@@ -541,7 +541,7 @@ def test_the_reader_sees_the_documents_that_the_cross_encoder_puts_first() -> No
 
 def test_the_method_is_refused_without_a_cross_encoder() -> None:
     with pytest.raises(
-        InputError, match="cross-encoder ranks with a model that was not named; give --cross-encoder DIR"
+        InputError, match="read question and passage together, but none was named; give --cross-encoder"
     ):
         make_method("cross-encoder", ScriptedModel(["x"]), HashEncoder, "tiny", [])
 
@@ -562,8 +562,8 @@ def test_the_command_line_ranks_with_the_model_of_its_option(tmp_path: Path, mon
     assert [one["title"] for one in told["documents"] if one["read"]] == [best["title"]]
     # Without the option, and with one that names no model, one sentence says what to do.
     for more, said in (
-        ([], "give --cross-encoder DIR"),
-        (["--cross-encoder", str(tmp_path / "no")], "has no .onnx file"),
+        ([], "give --cross-encoder"),
+        (["--cross-encoder", str(tmp_path / "no")], "is neither a file nor a known model"),
     ):
         result = CliRunner().invoke(program, [*arguments, *more])
         assert isinstance(result.exception, InputError)
