@@ -675,6 +675,16 @@ def test_the_built_in_catalog_is_sound() -> None:
                 assert sum(source.size or 0 for source in file.sources) == file.size
 
 
+def test_the_documents_name_every_model_with_its_role_licence_and_size() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    for model in catalog.BUILT_IN.models:
+        sizes = [file.size for file in model.files]
+        size = "not known" if None in sizes else f"{sum(size or 0 for size in sizes) / 1e6:,.0f} MB"
+        pinned = "yes" if model.pinned else "at the first pull"
+        row = f"| `{model.name}`: {model.description} | {model.role} | {model.license} | {size} | {pinned} |"
+        assert row in page, row
+
+
 def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("PYTRACE_HOME", raising=False)
