@@ -206,3 +206,17 @@ def test_every_type_and_layout_gives_the_same_scores(kind):
     wide[::2, ::2] = documents
     for layout in (documents, np.asfortranarray(documents), wide[::2, ::2], documents[::-1].copy()[::-1]):
         np.testing.assert_array_equal(max_sim(np.asfortranarray(queries), layout, document_offsets=offsets), right)
+
+
+def test_more_pairs_than_are_held_at_once_give_each_question_its_best():
+    """16 million scores are kept at a time; all questions but the outermost have no vectors, and are done at once."""
+    count = 4200
+    documents = np.arange(count, dtype=np.float32)[:, None]
+    query_offsets = np.concatenate([[0], np.ones(count - 1, np.int64), [2]])
+    scores, indices = max_sim(
+        [[1.0], [-1.0]], documents, query_offsets=query_offsets, document_offsets=np.arange(count + 1), k=2
+    )
+    assert (indices[0].tolist(), scores[0].tolist()) == ([count - 1, count - 2], [count - 1, count - 2])
+    assert (indices[-1].tolist(), scores[-1].tolist()) == ([0, 1], [0.0, -1.0])
+    assert (indices[1:-1] == [0, 1]).all()
+    assert not scores[1:-1].any()

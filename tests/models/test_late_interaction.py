@@ -22,17 +22,19 @@ from sentence_transformers import MultiVectorEncoder
 from sentence_transformers.base.modules import Dense
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from pytrace.errors import ModelFileError
 from pytrace.kernels import max_sim
 from pytrace.models.encoders.late_interaction import OnnxLateInteraction
 from tests import oracles
-from tests.models.model_families import TEXTS, TINY, WIDTH, _wordpiece, write_graph
+from tests.models.model_families import TEXTS, WIDTH, _wordpiece, write_graph
 
 # torch.jit and others warn of themselves as they are imported or exported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 
 DIM = 16
+VOCABULARY = 600
 QUERIES = ["Who wrote 3 of them?", "", "the river " * 30, "Who wrote 3 of them?", "house, naive!"]
 PREFIXES = ("[Q] ", "[D] ")
 
@@ -44,16 +46,34 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(2)
     tokenizer = _wordpiece(model_max_length=48)
     tokenizer.add_tokens([*PREFIXES, "[unused0]", "[unused1]", *string.punctuation])
-    config = transformers.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=48, **TINY.settings)
+    config = transformers.BertConfig(vocab_size=VOCABULARY, max_position_embeddings=48, **TINY.settings)
     config._attn_implementation = "eager"
     model = transformers.BertModel(config, add_pooling_layer=False).eval()
-    with torch.no_grad():
-        for weights in model.parameters():
-            if weights.dim() > 1:
-                weights.normal_(0, 0.3)
+    _shake(model)
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
     write_graph(model, place / "onnx" / "model.onnx")
+    return place
+
+
+def with_bytes(source: Path, place: Path) -> Path:
+    """Copy a transformer with another tokenizer, whose tokens are pieces of bytes as ModernBERT's are."""
+    copied(source, place)
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = Tokenizer(models.BPE(unk_token="[UNK]"))
+    pieces.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, special_tokens=special)
+    pieces.train_from_iterator(TEXTS * 3, trainer)
+    pieces.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=pieces, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_max_length=48,
+    )  # fmt: skip
+    tokenizer.add_tokens([*PREFIXES])
+    tokenizer.save_pretrained(place)
     return place
 
 
@@ -131,6 +151,7 @@ SAVED: dict[str, Callable[[Path, Path], Path]] = {
     "PyLate, no skiplist": lambda s, p: pylate(s, p, skiplist_words=[]),
     "PyLate, own words": lambda s, p: pylate(s, p, skiplist_words=["the", "nowhere", "?"], document_length=12),
     "PyLate, prompts": lambda s, p: pylate(s, p, prompts={"query": "find ", "document": "text "}),
+    "PyLate, pieces of bytes": lambda s, p: pylate(with_bytes(s, p.with_name("bytes")), p, skiplist_words=None),
     "sentence-transformers": lambda s, p: native(
         s, p, {"strategy": "fixed", "length": 18, "attend": False}, ["document"], document_length=22
     ),
