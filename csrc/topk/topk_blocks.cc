@@ -60,10 +60,10 @@ QueryBlocks::QueryBlocks(const Matrix<const float>& queries, int64_t first, int6
 }
 
 void QueryBlocks::pack(const Matrix<const float>& queries, int64_t first, int64_t count) {
-  packed_.resize(static_cast<size_t>(count * dim_));
+  packed_.reset(new float[static_cast<size_t>(count * dim_)]);
   for (int64_t row = 0; row < count; row += rows_) {
     scan_kernels().pack_block(queries.row(first + row), queries.stride,
-                              std::min(rows_, count - row), dim_, packed_.data() + row * dim_);
+                              std::min(rows_, count - row), dim_, packed_.get() + row * dim_);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "topk/topk.h"
@@ -27,7 +28,7 @@ class QueryBlocks {
   // Whether all queries are within the range that the scan is right for.
   bool scannable() const { return scannable_; }
   int64_t block_rows() const { return rows_; }
-  const float* block(int64_t first_row) const { return packed_.data() + first_row * dim_; }
+  const float* block(int64_t first_row) const { return packed_.get() + first_row * dim_; }
   const int8_t* byte_block(int64_t first_row) const {
     return bytes_.data() + first_row * steps() * 4;
   }
@@ -57,7 +58,7 @@ class QueryBlocks {
   int64_t rows_ = 0;
   bool scannable_ = true;
   double rounding_;
-  std::vector<float> packed_;
+  std::unique_ptr<float[]> packed_;
   std::vector<int8_t> bytes_;
   std::vector<float> byte_scales_;
   std::vector<int32_t> byte_sums_;

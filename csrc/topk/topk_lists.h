@@ -78,11 +78,9 @@ class BestLists {
              int64_t first) {
     BestList& best = lists_[static_cast<size_t>(query)];
     if (best.count == 0 && k_ < count) return begin(kernels, best, scores, count, first);
-    int64_t at = 0;
-    while ((at = kernels.find_above(scores, at, count, best.threshold)) < count) {
-      const int64_t end = std::min(count, at + 64);
-      for (; at < end; ++at) offer_one(best, scores[at], first + at);
-    }
+    int32_t positions[kMaxSelected + 16];
+    const int64_t above = kernels.find_above(scores, count, best.threshold, positions);
+    for (int64_t i = 0; i < above; ++i) offer_one(best, scores[positions[i]], first + positions[i]);
   }
 
  private:

@@ -2,11 +2,11 @@
 //
 // Many queries against many items are a matrix product, and a product is fastest when both sides
 // are laid out for it: items in panels of a few vectors' lanes, queries in blocks of as many rows
-// as registers allow, so that a step over the dimensions needs no sum across lanes. The sums of a
-// block are compared in registers with what a candidate must reach, less all rounding that this
-// order of additions and the reported one could differ by; only the few items that pass are scored
-// again, by `ScoreKernels::score_listed`. The results are therefore those of the plain kernel, bit
-// for bit, whatever the batch.
+// as registers allow, so that a step over the dimensions needs no sum across lanes (Goto and van de
+// Geijn, "Anatomy of high-performance matrix multiplication", 2008). The sums are compared with
+// what a candidate must reach, less all rounding that this order of additions and the reported one
+// could differ by; only the few items that pass are scored again, by `ScoreKernels::score_listed`.
+// The results are therefore those of the plain kernel, bit for bit, whatever the batch.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,11 @@ struct ScanKernels {
   // block_queries hits, and reads as many floors and slacks.
   bool (*scan)(const float* block, int64_t count, const float* panel, int64_t dim,
                const ScanTest& test, uint32_t* hits);
+
+  // scores[q * stride + i]: the inner product of query q and item i, as ScoreKernels::score gives
+  // it to the last bit where all factors are 1.
+  void (*score)(const float* block, int64_t count, const float* panel, int64_t dim, float* scores,
+                int64_t stride);
 
   int panel_items;    // at most 32
   int block_queries;  // the most that one block holds

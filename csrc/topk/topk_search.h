@@ -65,8 +65,19 @@ class Search {
   };
 
   int64_t queries_in_flight(const Group& group) const;
+  // The kernels that scan the items in bytes, nullptr where floats are scanned.
+  const ByteKernels* bytes() const;
+  // Whether a group's first items are best scored in panels, which give products of floats to the
+  // last bit.
+  bool scores_in_panels(const Group& group) const;
+  // Whether laying queries and items out for a scan costs less than the scan saves.
+  bool worth_scanning(const Group& group) const;
   std::unique_ptr<QueryBlocks> blocks_for(const Group& group) const;
   ScoreJob job_for(int64_t first_item, int64_t count) const;
+  void lengths_of(const ScoreJob& job, float* lengths) const;
+  // Makes a query's raw scores final ones; what is excluded gets -inf.
+  void finish_row(int64_t query, int64_t tile, const ScoreJob& job, const float* lengths,
+                  float* scores) const;
   bool excluded(int64_t query, int64_t item) const;
   void hide_excluded(int64_t query, int64_t tile, int64_t count, float* scores) const;
 

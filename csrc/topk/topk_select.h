@@ -18,9 +18,9 @@ struct SelectKernels {
   bool (*finish)(float* scores, int64_t count, Metric metric, const float* scale,
                  const float* lengths, float query_length);
 
-  // The first position at or after `begin` that holds a score above `threshold`, rounded down to a
-  // multiple of some block; `count` if there is none.
-  int64_t (*find_above)(const float* scores, int64_t begin, int64_t count, float threshold);
+  // The positions, in order, of the scores above `threshold`; returns how many there are. Reads
+  // `scores` up to a multiple of 32, and needs room for 16 positions more than there are.
+  int64_t (*find_above)(const float* scores, int64_t count, float threshold, int32_t* positions);
 
   // The k best of `count` scores (at most kMaxSelected), best first, equal ones by position; -inf
   // does not count. Returns how many there are. Both results need room for kMaxSelected values, and

@@ -48,19 +48,31 @@ bool finish(float* scores, int64_t count, Metric metric, const float* scale, con
   return bad == 0;
 }
 
-int64_t find_above(const float* scores, int64_t begin, int64_t count, float threshold) {
-  constexpr int64_t kBlock = 4 * kLanes;
-  int64_t at = begin;
-  for (; at + kBlock <= count; at += kBlock) {
-    const VectorF best =
-        larger(larger(load(scores + at), load(scores + at + kLanes)),
-               larger(load(scores + at + 2 * kLanes), load(scores + at + 3 * kLanes)));
-    if (any((VectorI)(best > splat(threshold)))) return at;
+int64_t find_above(const float* scores, int64_t count, float threshold, int32_t* positions) {
+  const VectorF least = splat(threshold);
+  int64_t found = 0;
+#if defined(PYTRACE_TARGET_AVX512)
+  __m512i place = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (int64_t at = 0; at < count; at += kLanes) {
+    __mmask16 mask = _mm512_movepi32_mask((__m512i)(VectorI)(load(scores + at) > least));
+    if (count - at < kLanes) mask = static_cast<__mmask16>(mask & ((1 << (count - at)) - 1));
+    _mm512_storeu_si512(positions + found, _mm512_maskz_compress_epi32(mask, place));
+    found += __builtin_popcount(mask);
+    place = _mm512_add_epi32(place, _mm512_set1_epi32(kLanes));
   }
-  for (; at < count; ++at) {
-    if (scores[at] > threshold) return at;
+#else
+  constexpr int kTogether = 32 / kLanes;
+  for (int64_t at = 0; at < count; at += 32) {
+    uint32_t bits = 0;
+#pragma GCC unroll 8
+    for (int v = 0; v < kTogether; ++v)
+      bits |= bits_of((VectorI)(load(scores + at + v * kLanes) > least)) << (v * kLanes);
+    if (count - at < 32) bits &= (uint32_t{1} << (count - at)) - 1;
+    for (; bits != 0; bits &= bits - 1)
+      positions[found++] = static_cast<int32_t>(at) + __builtin_ctz(bits);
   }
-  return count;
+#endif
+  return found;
 }
 
 // ranks[i]: how many scores stand before scores[i] (higher, or as high with a lower index). All

@@ -375,6 +375,38 @@ def test_a_scan_gives_what_one_query_alone_gives(metric, width, kind):
             np.testing.assert_array_equal(scores[row], alone[0])
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+@pytest.mark.parametrize("metric", ["ip", "cosine"])
+@pytest.mark.parametrize("width", [1, 5, 7, 8, 15, 16, 17, 33, 768])
+def test_scores_in_panels_are_those_of_one_query_alone(metric, width, kind):
+    """Many queries are multiplied across items and one along its dimensions: both add up in one order."""
+    rng = np.random.default_rng(width)
+    queries = rng.standard_normal((int(rng.integers(32, 80)), width)).astype(np.float32)
+    items = rng.standard_normal((int(rng.integers(257, 700)), width)).astype(kind)
+    items[rng.integers(0, len(items), 20)] = items[rng.integers(0, len(items), 20)]
+    items[5] = 0
+    exclude = [rng.integers(-1, len(items), rng.integers(0, 30)) for _ in queries]
+    for k in (1, 20, len(items)):
+        for threads in (1, 3):
+            scores, indices = top_k(queries, items, k, metric=metric, exclude=exclude, threads=threads)
+            for row in range(0, len(queries), 5):
+                alone = top_k(queries[row], items, k, metric=metric, exclude=[exclude[row]], threads=1)
+                np.testing.assert_array_equal(indices[row], alone[1])
+                np.testing.assert_array_equal(scores[row], alone[0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_in_panels_find_values_that_have_no_order(value):
+    rng = np.random.default_rng(2)
+    queries = rng.standard_normal((40, 24)).astype(np.float32)
+    items = rng.standard_normal((300, 24)).astype(np.float32)
+    items[271, 3] = value
+    with pytest.raises(ValueError, match=r"items\[271, 3\] is"):
+        top_k(queries, items, 5)
+    with pytest.raises(ValueError, match=r"queries\[0, 3\] is"):
+        top_k(items[271:].repeat(40, axis=0), queries.repeat(10, axis=0), 5)
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_scan_equals_the_oracle(metric):
     rng = np.random.default_rng(5)
