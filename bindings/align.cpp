@@ -4,12 +4,15 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "align/align_check.h"
+#include "align/symbols.h"
+#include "arrays.h"
 #include "calls.h"
 #include "module.h"
 
@@ -77,7 +80,6 @@ class Interner {
 
   void add(const py::tuple& items, const char* name, std::vector<int32_t>* out) {
     const Py_ssize_t size = PyTuple_GET_SIZE(items.ptr());
-    out->reserve(out->size() + static_cast<size_t>(size));
     for (Py_ssize_t i = 0; i < size; ++i) {
       PyObject* const symbol = PyTuple_GET_ITEM(items.ptr(), i);
       PyObject* number = PyDict_GetItemWithError(table_.ptr(), symbol);
@@ -104,6 +106,67 @@ class Interner {
   }
 
   py::dict table_;
+};
+
+// Numbers the symbols of sequences that hold nothing but strings, without running any code of
+// Python's: so no list changes and no string dies meanwhile.
+class StringInterner {
+ public:
+  // Python's own hash differs from process to process.
+  StringInterner() : table_(static_cast<uint64_t>(py::hash(py::str("symbols")))) {}
+
+  // How many symbols a string, list or tuple has; -1 for anything else.
+  static int64_t size_of(PyObject* sequence) {
+    if (PyUnicode_CheckExact(sequence)) return PyUnicode_GET_LENGTH(sequence);
+    return is_fast(sequence) ? PySequence_Fast_GET_SIZE(sequence) : -1;
+  }
+
+  // Numbers the symbols of what has a size; false, and anything in `out`, if one is no string.
+  bool number(PyObject* sequence, int32_t* out) {
+    if (PyUnicode_CheckExact(sequence)) {
+      number_characters(sequence, out);
+      return true;
+    }
+    PyObject* const* items = PySequence_Fast_ITEMS(sequence);
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      PyObject* const item = items[i];
+      if (!PyUnicode_CheckExact(item)) return false;
+      make_ready(item);
+      const auto width = static_cast<int>(PyUnicode_KIND(item));
+      out[i] = table_.number(PyUnicode_DATA(item), PyUnicode_GET_LENGTH(item) * width, width);
+    }
+    return true;
+  }
+
+  // Whether a list or a tuple can be read without running any code.
+  static bool is_fast(PyObject* sequence) {
+    return PyList_CheckExact(sequence) || PyTuple_CheckExact(sequence);
+  }
+
+ private:
+  static void make_ready([[maybe_unused]] PyObject* text) {
+#if PY_VERSION_HEX < 0x030C0000
+    if (PyUnicode_READY(text) != 0) throw py::error_already_set();
+#endif
+  }
+
+  // Each is a symbol as a string of its own would be: as wide as it needs to be.
+  void number_characters(PyObject* text, int32_t* out) {
+    make_ready(text);
+    const int kind = PyUnicode_KIND(text);
+    const void* const data = PyUnicode_DATA(text);
+    const Py_ssize_t size = PyUnicode_GET_LENGTH(text);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      const Py_UCS4 point = PyUnicode_READ(kind, data, i);
+      characters_.push_back(point);
+      const int width = point < 0x100 ? 1 : point < 0x10000 ? 2 : 4;
+      out[i] = table_.number(&characters_.back(), width, width);
+    }
+  }
+
+  SymbolTable table_;
+  std::deque<Py_UCS4> characters_;  // stay where they are
 };
 
 std::vector<int32_t> integers_of(py::handle value, const char* name, bool* fit,
@@ -163,6 +226,17 @@ SymbolPair symbols_of(py::handle a, py::handle b, bool keep_values) {
     pair.a = code_points_of(a);
     pair.b = code_points_of(b);
     return pair;
+  }
+  if (!keep_values) {
+    StringInterner strings;
+    const auto add = [&](py::handle sequence, std::vector<int32_t>* out) {
+      const int64_t size = StringInterner::size_of(sequence.ptr());
+      if (size < 0) return false;
+      out->resize(static_cast<size_t>(size));
+      return strings.number(sequence.ptr(), out->data());
+    };
+    if (add(a, &pair.a) && add(b, &pair.b)) return pair;
+    pair = {};
   }
   const py::tuple items_a = items_of(a, "a");
   const py::tuple items_b = items_of(b, "b");
@@ -273,24 +347,52 @@ int64_t distance_of(const py::object& a, const py::object& b) {
   return edit_distance(span(symbols.a), span(symbols.b));
 }
 
-// A sequence of sequences as (values, offsets); `table` numbers the symbols and is shared between
-// calls.
-py::tuple intern_paths(const py::object& paths, const py::dict& table) {
-  const py::tuple items = items_of(paths, "paths");
-  Interner interner{table};
-  std::vector<int32_t> values;
-  py::array_t<int64_t> offsets(static_cast<Py_ssize_t>(items.size()) + 1);
-  int64_t* const ends = offsets.mutable_data();
+// The symbols of all sequences and where each begins, if all are strings; else none.
+py::object strings_of(PyObject* sequences, StringInterner* strings) {
+  if (!StringInterner::is_fast(sequences)) return {};
+  PyObject* const* items = PySequence_Fast_ITEMS(sequences);
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(sequences);
+  py::array offsets = new_array<int64_t>({count + 1});
+  int64_t* const ends = values_of<int64_t>(offsets);
   ends[0] = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const py::object path = items[i];
-    const std::string name = "path " + std::to_string(i);
-    interner.add(items_of(path, name.c_str()), name.c_str(), &values);
-    ends[i + 1] = static_cast<int64_t>(values.size());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const int64_t size = StringInterner::size_of(items[i]);
+    if (size < 0) return {};
+    ends[i + 1] = ends[i] + size;
   }
-  py::array_t<int32_t> symbols(static_cast<Py_ssize_t>(values.size()));
-  std::copy(values.begin(), values.end(), symbols.mutable_data());
-  return py::make_tuple(std::move(symbols), std::move(offsets));
+  py::array values = new_array<int32_t>({static_cast<py::ssize_t>(ends[count])});
+  int32_t* const numbers = values_of<int32_t>(values);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!strings->number(items[i], numbers + ends[i])) return {};
+  }
+  return py::make_tuple(values, offsets);
+}
+
+py::object symbols_of_all(const py::tuple& sequences, Interner* interner) {
+  std::vector<int32_t> values;
+  std::vector<int64_t> offsets{0};
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const std::string name = "path " + std::to_string(i);
+    const py::object path = sequences[i];
+    interner->add(items_of(path, name.c_str()), name.c_str(), &values);
+    offsets.push_back(static_cast<int64_t>(values.size()));
+  }
+  return py::make_tuple(py::reinterpret_steal<py::object>(array_of(values)),
+                        py::reinterpret_steal<py::object>(array_of(offsets)));
+}
+
+// Two sequences of sequences, each as (values, offsets): equal symbols of both get equal numbers.
+py::tuple intern_paths(const py::object& first, const py::object& second) {
+  {
+    StringInterner strings;
+    const py::object a = strings_of(first.ptr(), &strings);
+    const py::object b = a ? strings_of(second.ptr(), &strings) : py::object();
+    if (b) return py::make_tuple(a, b);
+  }
+  const py::tuple sequences[2] = {items_of(first, "paths"), items_of(second, "paths")};
+  Interner interner{py::dict()};
+  const py::object a = symbols_of_all(sequences[0], &interner);
+  return py::make_tuple(a, symbols_of_all(sequences[1], &interner));
 }
 
 py::tuple batch(const Int32Array& candidate_values, const Int64Array& candidate_offsets,
@@ -366,7 +468,7 @@ void register_align(py::module_& module) {
              py::arg("mismatch"), py::arg("gap"), py::arg("gap_open"), py::arg("matrix"),
              py::arg("function"), py::arg("blank"), py::arg("trace_bytes"), py::pos_only());
   module.def("edit_distance", &distance_of, py::arg("a"), py::arg("b"), py::pos_only());
-  module.def("intern_paths", &intern_paths, py::arg("paths"), py::arg("table"), py::pos_only());
+  module.def("intern_paths", &intern_paths, py::arg("first"), py::arg("second"), py::pos_only());
   module.def("align_batch", &batch, py::arg("candidate_values"), py::arg("candidate_offsets"),
              py::arg("reference_values"), py::arg("reference_offsets"), py::arg("groups"),
              py::arg("match"), py::arg("mismatch"), py::arg("gap"), py::arg("gap_open"),

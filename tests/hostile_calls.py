@@ -632,11 +632,13 @@ def costs(rng: Dice) -> dict[str, Any]:
 
 def symbols(rng: Dice) -> Any:
     size = rng.choice([0, 1, 2, 3, 4, 8, 17, 33, 40]) if rng.random() < 0.98 else 200
-    way = rng.randrange(4)
+    way = rng.randrange(5)
     if way == 0:
         return integers(rng, size, 5, rng.choice([np.int32, np.int64, np.uint8, np.uint64]))
     if way == 1:
         return text(rng)
+    if way == 2:  # strings alone have a way of their own
+        return [text(rng) if rng.random() < 0.5 else rng.choice("abб") for _ in range(min(size, 20))]
     return rng.choices(["a", "b", 3, (1, 2), None, 2.5, "\ud800"], k=size)
 
 
@@ -681,6 +683,7 @@ def check_batch(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
     expect(len(result.scores) == len(result.matches) == len(result.lengths) == n, result)
     if type(args[0]) is list:
         expect(len(args[0]) == n, result)
+    expect(len(result) == n and [row.best for row in result] == result.best.tolist(), result)
     expect(bool((result.matches <= result.lengths).all()), result)
     if result.offsets is not None:
         expect(len(result.offsets) == n + 1 and result.offsets[-1] == len(result.candidate_steps), result)

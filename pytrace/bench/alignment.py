@@ -240,6 +240,9 @@ def small_paths(bench: Bench) -> Iterator[Comparison]:
     same = alignment.score == scores[0] == column_score(alignment.a, alignment.b)
     require(same, "the first pair's alignment has another score")
     yield bench.compare(paths.case, ours, loop, bar=50, work=paths.work)
+    strings = partial(align_batch, firsts, seconds, threads=bench.settings.threads)
+    require(np.array_equal(strings().scores, scores), f"{paths.case}: lists of strings have other scores than arrays")
+    yield bench.compare(f"{paths.case}, lists of strings", strings, loop, bar=30, work=paths.work)
     yield bench.compare(
         f"one pair of {STEPS}-step paths (strings)", partial(needleman_wunsch, a, b),
         traceback_peers(bench, a, b, scores[0]), work=Work(0, STEPS * STEPS, "cell"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from _ctypes import CFuncPtr
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -50,8 +50,22 @@ class Ragged(NamedTuple):
     offsets: NDArray[np.int64]
 
 
+class CandidateAlignment(NamedTuple):
+    """One candidate's part of a `BatchAlignment`, whose fields it has; steps are None unless they were asked for."""
+
+    best: int
+    score: float
+    matches: int
+    length: int
+    identity: float
+    candidate_steps: NDArray[np.int64] | None
+    reference_steps: NDArray[np.int64] | None
+
+
 class BatchAlignment(msgspec.Struct, frozen=True, eq=False):
     """The best alignment of every candidate; each array has one value a candidate.
+
+    It has a length and is iterated candidate by candidate, as `CandidateAlignment`.
 
     `best` (int64) is the reference it scored best with, as an index into all references, -1 without any; `scores`
     (float64, -inf without any), `matches` and `lengths` (int64: equal pairs, columns) describe that alignment.
@@ -73,6 +87,22 @@ class BatchAlignment(msgspec.Struct, frozen=True, eq=False):
         # Two empty paths agree in all of their no columns, and without a reference there is nothing to agree with.
         empty = np.where(self.best < 0, 0.0, 1.0)
         return np.divide(self.matches, self.lengths, out=empty, where=self.lengths > 0)
+
+    def __len__(self) -> int:
+        """Return how many candidates there are."""
+        return len(self.best)
+
+    def __iter__(self) -> Iterator[CandidateAlignment]:
+        """Go through the candidates; arrays on a card are brought to the host."""
+        fields = (getattr(self, field) for field in self.__struct_fields__)
+        host = BatchAlignment(*(None if field is None else devices.to_host(field) for field in fields))
+        steps = [(None, None)] * len(host)
+        if host.candidate_steps is not None and host.reference_steps is not None and host.offsets is not None:
+            pieces = (np.split(side, host.offsets[1:-1]) for side in (host.candidate_steps, host.reference_steps))
+            steps = list(zip(*pieces, strict=True))[: len(host)]
+        columns = (host.best, host.scores, host.matches, host.lengths, host.identity)
+        for *values, step in zip(*(column.tolist() for column in columns), steps, strict=True):
+            yield CandidateAlignment(*values, *step)
 
 
 def needleman_wunsch(
@@ -261,6 +291,8 @@ def align_batch(
     >>> found = align_batch(paths, gold, [0, 2, 3], match=0)
     >>> found.best.tolist(), found.scores.tolist()
     ([0, 2], [-1.0, -1.0])
+    >>> [(path.best, path.score, path.identity) for path in found]
+    [(0, -1.0, 0.6666666666666666), (2, -1.0, 0.0)]
     """
     inputs = (*(paths.values for paths in (candidates, references) if isinstance(paths, Ragged)), score)
     # Offsets do not say where a batch runs: they are brought to the host in any case.
@@ -335,9 +367,9 @@ def _as_ragged(
         raise TypeError("candidates and references must both be Ragged arrays, or neither")
     if keep_values:
         raise TypeError("with score, candidates and references must be Ragged integer arrays")
-    # One table for both sides, so that equal symbols get equal numbers.
-    table: dict[Hashable, int] = {}
-    return Ragged(*_core.intern_paths(candidates, table)), Ragged(*_core.intern_paths(references, table))
+    # Both sides in one call, so that equal symbols get equal numbers.
+    first, second = _core.intern_paths(candidates, references)
+    return Ragged(*first), Ragged(*second)
 
 
 def _narrowed(candidates: Ragged, references: Ragged, *, keep_values: bool) -> tuple[Ragged, Ragged]:

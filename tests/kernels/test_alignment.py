@@ -318,6 +318,76 @@ def test_a_batch_reads_a_matrix_by_symbol_and_a_c_function_from_every_thread():
         assert pair.score == by_matrix.scores[i]
 
 
+class Word(str):
+    """A string by another name, equal to it."""
+
+
+TEXTS = [
+    "",
+    "a",
+    "b",
+    "é",
+    "б",
+    "😀",
+    "\ud800",
+    "\x00",
+    "a\x00",
+    "relation 1",
+    "relation 2",
+    "a" * 8,
+    "a" * 9,
+    "б" * 40,
+]
+MIXED = [*TEXTS, Word("a"), Word("relation 1"), 1, 1.0, True, None, ("a", 1), b"a", frozenset("a")]
+
+
+@pytest.mark.parametrize("symbols", [TEXTS, MIXED], ids=["strings", "mixed"])
+def test_symbols_are_numbered_as_a_dictionary_would(symbols):
+    """Lists of strings have a way of their own, which must tell apart and take for one what Python does."""
+    random = np.random.default_rng(5)
+
+    def paths(count):
+        drawn = [random.integers(0, len(symbols), random.integers(0, 12)) for _ in range(count)]
+        # Each string anew, so that none is found by its address.
+        return [[eval(repr(s)) if type(s) is str else s for s in (symbols[i] for i in path)] for path in drawn]
+
+    candidates, references = paths(60), [*paths(59), "aбé😀"]
+    table: dict[object, int] = {}
+    numbers = [[[table.setdefault(s, len(table)) for s in path] for path in side] for side in (candidates, references)]
+    expected = align_batch(*map(ragged, numbers))
+    for sides in ((candidates, references), (tuple(map(tuple, candidates)), references)):
+        found = align_batch(*sides)
+        assert np.array_equal(found.scores, expected.scores)
+        assert np.array_equal(found.matches, expected.matches)
+    for candidate, reference, matches in zip(candidates, references, expected.matches.tolist(), strict=True):
+        assert needleman_wunsch(candidate, reference).matches == matches
+
+
+def test_many_different_strings_are_told_apart():
+    words = [f"relation {number}" for number in range(5000)]
+    assert edit_distance(words, [*words[1:], words[0]]) == 2
+    assert align_batch([words], [[f"relation {number}" for number in range(5000)]]).matches.tolist() == [5000]
+
+
+def test_a_batch_is_iterated_candidate_by_candidate():
+    paths, gold = [["a", "b"], ["c"], [], []], [["a", "x", "b"], ["b"], ["d"], ["e"]]
+    found = align_batch(paths, gold, [0, 2, 3, 4, 4], match=0, steps=True)
+    assert len(found) == 4
+    rows = list(found)
+    assert [row[:5] for row in rows] == [
+        (0, -1.0, 2, 3, 2 / 3), (2, -1.0, 0, 1, 0.0), (3, -1.0, 0, 1, 0.0), (-1, -np.inf, 0, 0, 0.0)
+    ]  # fmt: skip
+    assert [type(value) for value in rows[0][:5]] == [int, float, int, int, float]
+    assert [row.candidate_steps.tolist() for row in rows] == [[0, -1, 1], [0], [-1], []]
+    assert [row.reference_steps.tolist() for row in rows] == [[0, 1, 2], [0], [0], []]
+    alone = list(align_batch(paths, gold, [0, 2, 3, 4, 4], match=0))
+    assert [row[:5] for row in alone] == [row[:5] for row in rows]
+    assert {row[5:] for row in alone} == {(None, None)}
+    for empty in (align_batch([], []), align_batch([], [], steps=True)):
+        assert len(empty) == 0
+        assert list(empty) == []
+
+
 def test_a_batch_without_groups_aligns_pair_by_pair():
     found = align_batch(["ab", "", "xyz"], ["abc", "", "y"], match=0)
     assert found.scores.tolist() == [-1, 0, -2]
