@@ -53,12 +53,22 @@ inline std::vector<Text> texts_of(py::handle objects, const char* name) {
     throw py::type_error(std::string(name) + " must be a tuple of texts");
   }
   const Py_ssize_t count = PyTuple_GET_SIZE(objects.ptr());
-  std::vector<Text> texts;
-  texts.reserve(static_cast<size_t>(count));
+  std::vector<Text> texts(static_cast<size_t>(count));
   const PyObject* before = nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* object = PyTuple_GET_ITEM(objects.ptr(), i);
-    texts.push_back(object == before ? texts.back() : text_of(object, name, i));
+    Text& text = texts[static_cast<size_t>(i)];
+    if (object == before) {
+      text = texts[static_cast<size_t>(i - 1)];
+    } else if (PyUnicode_CheckExact(object) && PyUnicode_IS_COMPACT_ASCII(object) &&
+               PyUnicode_GET_LENGTH(object) <= kFuzzyMaxSize) {
+      // Most texts: a few loads each, where a matrix of one row takes some ten nanoseconds a text.
+      text.data = PyUnicode_DATA(object);
+      text.size = PyUnicode_GET_LENGTH(object);
+      text.kind = 1;
+    } else {
+      text = text_of(object, name, i);
+    }
     before = object;
   }
   return texts;

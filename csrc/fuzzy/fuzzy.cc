@@ -204,6 +204,7 @@ LcsQuery::LcsQuery(const Text& text) : text_(text) {
     return;
   }
   words_ = static_cast<size_t>((text.size + 63) / 64);
+  table_.reserve(64 * words_);  // few texts have more different characters
   table_.assign(words_, 0);
   state_.resize(words_);
   with_characters(text, [&](const auto* characters) {
@@ -256,6 +257,71 @@ int64_t LcsQuery::lcs(const Text& other) {
       return long_lcs<4>(other);
     default:
       return long_lcs<0>(other);
+  }
+}
+
+// A text's step waits for the one before, so that some texts side by side take little longer than
+// one. A text that has ended meets no character any more, which changes nothing. Returns how many
+// were done: whole groups of texts of one byte a character.
+template <typename Word, int kTexts>
+int64_t LcsQuery::lcs_together(const Text* others, int64_t count, int64_t* out) const {
+  static constexpr uint64_t kNone[2] = {};
+  static constexpr uint8_t kNoCharacter = 0;
+  int64_t done = 0;
+  for (; done + kTexts <= count; done += kTexts) {
+    const uint8_t* characters[kTexts];
+    int64_t sizes[kTexts];
+    int64_t longest = 0;
+    for (int t = 0; t < kTexts; ++t) {
+      const Text& other = others[done + t];
+      if (other.kind != 1) return done;
+      characters[t] = other.size == 0 ? &kNoCharacter : static_cast<const uint8_t*>(other.data);
+      sizes[t] = other.size;
+      longest = std::max(longest, other.size);
+    }
+    Word state[kTexts];
+    std::fill(state, state + kTexts, ~Word{0});
+    for (int64_t i = 0; i < longest; ++i) {
+#pragma GCC unroll 4
+      for (int t = 0; t < kTexts; ++t) {
+        // Without a branch: nobody foresees where a text ends.
+        const bool ended = i >= sizes[t];
+        const uint8_t character = characters[t][ended ? 0 : i];
+        Word mask;
+        if constexpr (sizeof(Word) == 8) {
+          mask = ended ? 0 : short_.latin()[character];
+        } else {
+          const uint64_t* masks = table_.data() + 2 * alphabet_.find(character);
+          masks = ended ? kNone : masks;
+          mask = Word{masks[1]} << 64 | masks[0];
+        }
+        const Word matched = state[t] & mask;
+        state[t] = (state[t] + matched) | (state[t] ^ matched);
+      }
+    }
+    for (int t = 0; t < kTexts; ++t) {
+      out[done + t] = __builtin_popcountll(~static_cast<uint64_t>(state[t]));
+      if constexpr (sizeof(Word) == 16)
+        out[done + t] += __builtin_popcountll(~static_cast<uint64_t>(state[t] >> 64));
+    }
+  }
+  return done;
+}
+
+void LcsQuery::lcs(const Text* others, int64_t count, int64_t* out) {
+  __extension__ using Word128 = unsigned __int128;
+  int64_t done = 0;
+  while (done < count) {
+    const int64_t left = count - done;
+    const int64_t together =
+        words_ == 0   ? lcs_together<uint64_t, 4>(others + done, left, out + done)
+        : words_ == 2 ? lcs_together<Word128, 2>(others + done, left, out + done)
+                      : 0;
+    done += together;
+    if (together == 0) {
+      out[done] = lcs(others[done]);
+      ++done;
+    }
   }
 }
 

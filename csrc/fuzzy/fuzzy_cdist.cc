@@ -127,6 +127,43 @@ void ratio_short_needles(Span<const Text> needles, int64_t stride, const FuzzySi
   ratio_width<uint64_t>(needles, stride, texts, rounding, output, threads);
 }
 
+// A pack's table of many needles costs more than it saves beside so few texts.
+constexpr int64_t kFewTexts = 3;
+constexpr int64_t kFewTileTexts = 256;
+
+// Few texts, whose masks are made once, beside many.
+void ratio_of_few(const FuzzySide& few, const FuzzySide& many, FuzzyRounding rounding,
+                  const FuzzyOutput& output, int threads) {
+  for_fuzzy_tiles(
+      few.size(), 1, many.size(), kFewTileTexts, threads,
+      [&](int64_t row, int64_t, int64_t begin, int64_t end) {
+        LcsQuery query(few.text(row));
+        Text others[LcsQuery::kTogether];
+        int64_t places[LcsQuery::kTogether];
+        int64_t count = 0;
+        const auto put = [&] {
+          int64_t lcs[LcsQuery::kTogether];
+          query.lcs(others, count, lcs);
+          for (int64_t i = 0; i < count; ++i) {
+            output.put(fuzzy_score_of(rounding, lcs[i], query.size() + others[i].size), places[i]);
+          }
+          count = 0;
+        };
+        for (int64_t k = begin; k < end; ++k) {
+          const Text& other = many.text(k);
+          const int64_t most = std::min(query.size(), other.size);
+          if (output.prunes() &&
+              fuzzy_score_of(rounding, most, query.size() + other.size) < output.cutoff()) {
+            continue;
+          }
+          others[count] = other;
+          places[count++] = few.place(row) + many.place(k);
+          if (count == LcsQuery::kTogether) put();
+        }
+        put();
+      });
+}
+
 // ---- partial_ratio
 
 // The bags of many texts for needles of one width.
@@ -233,8 +270,12 @@ void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, Fuzzy
                        const FuzzyOutput& output, int threads) {
   const auto any = [](int64_t) { return true; };
   const auto longer = [](int64_t size) { return size > 64; };
-  ratio_short_needles(choices, 1, fuzzy_select(queries, choices.size, any), rounding, output,
-                      threads);
+  const FuzzySide rows = fuzzy_select(queries, choices.size, any);
+  if (queries.size <= kFewTexts)
+    return ratio_of_few(rows, fuzzy_select(choices, 1, any), rounding, output, threads);
+  if (choices.size <= kFewTexts)
+    return ratio_of_few(fuzzy_select(choices, 1, any), rows, rounding, output, threads);
+  ratio_short_needles(choices, 1, rows, rounding, output, threads);
   const FuzzySide long_choices = fuzzy_select(choices, 1, longer);
   ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
   const FuzzySide long_queries = fuzzy_select(queries, choices.size, longer);

@@ -105,6 +105,7 @@ struct FuzzySide {
 template <typename Accept>
 FuzzySide fuzzy_select(Span<const Text> texts, int64_t stride, const Accept& accept) {
   FuzzySide side{texts, {}, stride};
+  side.indices.reserve(static_cast<size_t>(texts.size));
   for (int64_t i = 0; i < texts.size; ++i) {
     if (!texts[i].missing && accept(texts[i].size)) side.indices.push_back(i);
   }

@@ -128,6 +128,9 @@ class MatchTable {
     return latin_[character];
   }
 
+  // The masks of the first 256 characters.
+  const Mask* latin() const { return latin_; }
+
   // out[i] = mask of the text's character i.
   void fill(const Text& text, Mask* out) const {
     const int64_t size = text.size;
@@ -270,9 +273,15 @@ class LcsQuery {
   // Length of the longest common subsequence.
   int64_t lcs(const Text& other);
 
+  // The same for at most kTogether others, side by side as far as they can be.
+  static constexpr int64_t kTogether = 8;
+  void lcs(const Text* others, int64_t count, int64_t* out);
+
  private:
   template <int kWords>
   int64_t long_lcs(const Text& other);
+  template <typename Word, int kTexts>
+  int64_t lcs_together(const Text* others, int64_t count, int64_t* out) const;
 
   Text text_;
   MatchTable<uint64_t> short_;

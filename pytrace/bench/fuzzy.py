@@ -213,6 +213,9 @@ def timed(bench: Bench, chance: random.Random, sample: texts.Texts) -> Iterator[
         case = f"cdist({name}), {len(queries)} sentences x {len(many):,} entities"
         yield case, matrix(bench, name, queries, many), len(queries) * len(many), bar
     sentence = min(sentences, key=lambda text: abs(len(text) - 109))
+    for what, text in ((f"one sentence of {len(sentence)} characters", sentence), ("one entity", many[0])):
+        verify(bench, [text], many[:100], ["ratio"])
+        yield f"cdist(ratio), {what} x 100 entities", matrix(bench, "ratio", [text], many[:100]), 100, 1.0
     twenty = chance.sample(entities, min(20, len(entities)))
     verify(bench, [sentence], twenty, ["partial_ratio"])
     ours = partial(fuzzy.cdist, [sentence], twenty, scorer=fuzzy.partial_ratio)

@@ -280,7 +280,7 @@ def _score_pairs(
     # Written so that NaN fails, too.
     if score_cutoff is not None and not 0 <= score_cutoff <= 100:
         raise ValueError(f"score_cutoff is {score_cutoff}; it must be from 0 to 100")
-    card = devices.card_of(device)
+    card = None if device is None else devices.card_of(device)  # a call less, which one row of a matrix would feel
     # A card calls no Python: what it cannot score is refused rather than scored on the processor in silence.
     number = NATIVE.get(scorer)
     if card is not None and number is None:

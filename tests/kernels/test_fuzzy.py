@@ -657,3 +657,24 @@ def test_real_sentences_and_titles_score_as_rapidfuzz(scorer, shared_data):
     given_ = [row for row in rows for _ in range(20)], [columns[place] for place in places]
     ours = fuzzy.cpdist(*given_, scorer=scorer, workers=-1, dtype=np.float64)
     np.testing.assert_array_equal(ours, process.cpdist(*given_, scorer=SCORERS[scorer][1], dtype=np.float64))
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 127, 128, 129, 200])
+def test_few_texts_beside_many_score_what_each_pair_does(isa, size):
+    """Texts of one byte a character are compared side by side, four with a short one and two with a longer one."""
+    chance = random.Random(size)
+    few = ["".join(chance.choices("ab é", k=size)) for _ in range(3)]
+    few[1] = few[1].replace("a", "б")
+    for count in (1, 2, 4, 5, 8, 9, 23):
+        many: list[str | bytes | None] = [
+            "".join(chance.choices(chance.choice(["ab é", "ab é", "aб"]), k=chance.choice([0, 1, 9, 40, 64, 130])))
+            for _ in range(count)
+        ]
+        many[-1] = chance.choice([None, b"abab", "b"])
+        for rows in (few[:1], few):
+            scores = fuzzy.cdist(rows, many, scorer=fuzzy.ratio, dtype=np.float64)
+            expected = [[0.0 if b is None else fuzz.ratio(a, b) for b in many] for a in rows]
+            assert scores.tolist() == expected, isa
+            assert fuzzy.cdist(many, rows, scorer=fuzzy.ratio, dtype=np.float64).T.tolist() == expected
+            cut = fuzzy.cdist(rows, many, scorer=fuzzy.ratio, dtype=np.float64, score_cutoff=60, workers=2)
+            assert cut.tolist() == [[score if score >= 60 else 0.0 for score in row] for row in expected]
