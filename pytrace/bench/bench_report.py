@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from pytrace.bench.measurements import Achieved, Check, Comparison, Document, Kernel, Sweep, Timing
 
 
@@ -115,7 +117,11 @@ def tables(name: str, kernel: Kernel) -> Iterator[Table]:
         notes = list(dict.fromkeys(row.note for row in kernel.rows if row.note))
         notes += [_extra(row) for row in kernel.rows if row.extra]
         notes += [note for row in kernel.rows for note in _faster_peers(row)]
-        yield Table(f"{name}: rows", columns, [_row(row) for row in kernel.rows], notes)
+        on_avx2 = {row.case: msgspec.structs.replace(row, case=f"{row.case}, AVX2") for row in kernel.avx2_rows}
+        if on_avx2:
+            notes.append("AVX2: with this library, OpenBLAS, NumPy and faiss held to it, in a process of their own")
+        rows = [part for row in kernel.rows for part in (row, on_avx2.get(row.case)) if part is not None]
+        yield Table(f"{name}: rows", columns, [_row(row) for row in rows], notes)
     if kernel.checks:
         notes = list(dict.fromkeys(f"{check.case}: {check.note}" for check in kernel.checks if check.note))
         notes += [_extra(check) for check in kernel.checks if check.extra]

@@ -21,7 +21,10 @@ LINEAR = (0.85, 1.15)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every case of a bench is run with; `quick` asks for smaller cases, `scale` for that share of a card's."""
+    """What every case of a bench is run with; `quick` asks for smaller cases, `scale` for that share of a card's.
+
+    With `avx2` rows are timed on AVX2, too, where this library uses AVX-512, unless they are `quick`.
+    """
 
     threads: int
     repetitions: int = RECORD_REPETITIONS
@@ -29,6 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     rows: bool = True
     sweeps: bool = True
+    avx2: bool = True
     data: Path | None = None
     device: Literal["cpu", "cuda"] = "cpu"
     scale: float = 1.0
@@ -168,9 +172,10 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, kw_only=True):
-    """What one kernel's bench has said so far."""
+    """What one kernel's bench has said so far; `avx2_rows` are those of `rows` with all that can be held to AVX2."""
 
     rows: list[Comparison] = []
+    avx2_rows: list[Comparison] = []
     checks: list[Check] = []
     sweeps: list[Sweep] = []
     seconds: float = 0.0

@@ -18,16 +18,18 @@ from pytrace.kernels import top_k
 from pytrace.kernels.devices import to_host
 from pytrace.models import child
 
-# The width of the default encoder's embeddings.
-DIM = 384
+# The width of the default encoder's embeddings, and of most larger ones.
+DIM, WIDE_DIM = 384, 768
 
-# (queries, items, k, bar, peers of the bar): the few triples of a question, then a corpus.
+# (queries, items, dimensions, k, bar, peers of the bar): the few triples of a question, a corpus, the passages of a batch.
 SHAPES = (
-    (1, 100, 20, 2.0, ("faiss.knn", "faiss.IndexFlatIP")),
-    (5, 150, 20, 3.0, ("faiss.knn", "faiss.IndexFlatIP")),
-    (64, 10_000, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
-    (1, 100_000, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
-    (1_000, 100_000, 10, 1.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (1, 100, DIM, 20, 2.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (5, 150, DIM, 20, 3.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (64, 10_000, DIM, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
+    (1, 100_000, DIM, 10, 2.0, ("NumPy", "faiss.knn", "faiss.IndexFlatIP")),
+    (1_000, 100_000, DIM, 10, 1.0, ("faiss.knn", "faiss.IndexFlatIP")),
+    (256, 300, WIDE_DIM, 10, 1.2, ("faiss.knn", "faiss.IndexFlatIP")),
+    (256, 1_000, WIDE_DIM, 10, 1.2, ("faiss.knn", "faiss.IndexFlatIP")),
 )
 
 # The sums of 384 products of numbers around 1 are some hundreds at most: float32 keeps four digits behind the point.
@@ -108,12 +110,12 @@ def narrowed(items: Vectors) -> tuple[tuple[str, Vectors, float | None, Vectors]
 def rows(bench: Bench) -> Iterator[Row]:
     """Verify, then time, each bar of the kernel: float32 items of several shapes, narrow ones, and a ragged batch."""
     random, quick = np.random.default_rng(bench.settings.seed), bench.settings.quick
-    for n_queries, n_items, k, bar, bar_peers in SHAPES:
+    for n_queries, n_items, dim, k, bar, bar_peers in SHAPES:
         if quick and n_queries * n_items > 1_000_000:
             continue
-        case = f"{n_queries:,} x {n_items:,} x {DIM}, top {k}"
-        queries = random.standard_normal((n_queries, DIM), dtype=np.float32)
-        items = random.standard_normal((n_items, DIM), dtype=np.float32)
+        case = f"{n_queries:,} x {n_items:,} x {dim}, top {k}"
+        queries = random.standard_normal((n_queries, dim), dtype=np.float32)
+        items = random.standard_normal((n_items, dim), dtype=np.float32)
         verify(queries, items, top_k(queries, items, k), case)
         peers: dict[str, Call] = {"NumPy": partial(numpy_top_k, queries, items, k)}
         peers |= faiss_peers(bench, queries, items, k, case)

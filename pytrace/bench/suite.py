@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
+from pytrace import _core
 from pytrace.bench import CARD_KERNELS, KERNELS, machine
 from pytrace.bench.card import Card
 from pytrace.bench.context import Bench
@@ -24,10 +27,17 @@ from pytrace.bench.measurements import (
     count_bars,
 )
 from pytrace.bench.peers import Peers, limited_threads
+from pytrace.errors import VerificationError
+from pytrace.models import child
 
 # A file of all that similarity measures would be too long to read.
 MODULES = {("similarity", "sweeps"): "similarity_sweeps", ("similarity", "card_rows"): "similarity_card"}
 """The modules of what a kernel's own module does not hold."""
+
+
+# What holds this library, OpenBLAS (NumPy's and faiss's), and faiss itself to AVX2; each reads it once, when it is loaded.
+AVX2 = {"PYTRACE_ISA": "avx2", "OPENBLAS_CORETYPE": "Haswell", "FAISS_SIMD_LEVEL": "AVX2"}
+AVX2_SECONDS = 3600.0
 
 
 class Run:
@@ -98,7 +108,39 @@ class Run:
                 kernel.seconds = time.perf_counter() - start
                 self.document.bars = count_bars(self.document.kernels)
                 self._changed(self.document)
+        wanted = self.settings.avx2 and not self.settings.quick and self._card is None
+        if kernel.rows and wanted and _core.active_isa() == "avx512":
+            self._tell(f"{name}: the rows again on AVX2")
+            kernel.avx2_rows = rows_on_avx2(name, self.settings)
+            self._changed(self.document)
         return kernel
+
+
+def rows_on_avx2(name: str, settings: Settings) -> list[Comparison]:
+    """Run a kernel's rows in a process of its own whose libraries are held to AVX2."""
+    changed = msgspec.structs.replace(settings, sweeps=False, avx2=False)
+    features = [name for name in _numpy_dispatch() if name.startswith(("X86_V4", "AVX512"))]
+    environment = AVX2 | {"NPY_DISABLE_CPU_FEATURES": " ".join(features)}
+    try:
+        return child.run(
+            rows_of, name, changed, returns=list[Comparison], timeout=AVX2_SECONDS, environment=environment
+        )
+    except child.ChildFailedError as error:
+        raise VerificationError(f"{name} on AVX2: {error}") from error
+
+
+def rows_of(name: str, settings: dict[str, Any]) -> list[Comparison]:
+    """Run a kernel's rows and return them; settings are those of `Settings` as JSON has them."""
+    with Run([name], msgspec.convert(settings, Settings)).started() as measure:
+        return measure(name).rows
+
+
+def _numpy_dispatch() -> list[str]:
+    """Name the instruction sets beyond its baseline that NumPy uses here."""
+    import numpy as np
+
+    found = np.show_config(mode="dicts")
+    return list(found.get("SIMD Extensions", {}).get("found", [])) if isinstance(found, dict) else []
 
 
 def _warnings(settings: Settings, peers: Peers, load: list[float] | None) -> list[str]:
@@ -135,7 +177,7 @@ def command(kernels: Sequence[str], settings: Settings) -> str:
     if settings.device == "cuda":
         words += ["--device", "cuda", *(["--scale", f"{settings.scale:g}"] * (settings.scale < 1))]
     else:
-        words += ["--no-sweeps"] * (not settings.sweeps)
+        words += ["--no-sweeps"] * (not settings.sweeps) + ["--no-avx2"] * (not settings.avx2)
     if settings.data is not None:
         words += ["--data", str(settings.data)]
     forced = {name: os.environ[name] for name in ("PYTRACE_ISA", "PYTRACE_DATA") if os.environ.get(name)}

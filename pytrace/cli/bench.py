@@ -32,6 +32,11 @@ class Bench(Command):
     kernels: tuple[str, ...] = argument("[KERNEL]...", choices=KERNELS)
     rows: bool = option("Time each case that has a bar (default: yes).", "--rows/--no-rows", default=True)
     sweeps: bool = option("Time growing sizes (default: yes).", "--sweeps/--no-sweeps", default=True)
+    avx2: bool = option(
+        "Where AVX-512 is used, time the rows on AVX2 as well, peers included (default: yes; never with --quick).",
+        "--avx2/--no-avx2",
+        default=True,
+    )
     device: Literal["cpu", "cuda"] = option(
         "Measure the kernels' CUDA forms on a card instead; fails if there is none.", default="cpu"
     )
@@ -79,6 +84,7 @@ class Bench(Command):
             quick=self.quick,
             rows=self.rows,
             sweeps=self.sweeps and self.device == "cpu",  # a card's cases have none
+            avx2=self.avx2,
             data=self.data,
             device=self.device,
             scale=self.scale,

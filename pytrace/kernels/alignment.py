@@ -94,9 +94,10 @@ class BatchAlignment(msgspec.Struct, frozen=True, eq=False):
 
     def __iter__(self) -> Iterator[CandidateAlignment]:
         """Go through the candidates; arrays on a card are brought to the host."""
-        fields = (getattr(self, field) for field in self.__struct_fields__)
-        host = BatchAlignment(*(None if field is None else devices.to_host(field) for field in fields))
-        steps = [(None, None)] * len(host)
+        given = [getattr(self, field) for field in self.__struct_fields__]
+        arrays: list[Any] = [None if array is None else devices.to_host(array) for array in given]
+        host = BatchAlignment(*arrays)
+        steps: list[tuple[Any, ...]] = [(None, None)] * len(host)
         if host.candidate_steps is not None and host.reference_steps is not None and host.offsets is not None:
             pieces = (np.split(side, host.offsets[1:-1]) for side in (host.candidate_steps, host.reference_steps))
             steps = list(zip(*pieces, strict=True))[: len(host)]

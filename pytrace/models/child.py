@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,10 +41,12 @@ def run(
     timeout: float,
     processor_seconds: float | None = None,
     memory: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> _T:
     """Call a function of a module in a fresh Python process and return what it returns.
 
-    `memory` bounds the address space in bytes, beyond what Python and the function's module take.
+    `memory` bounds the address space in bytes, beyond what Python and the function's module take; `environment` is added to
+    this process's own.
     """
     # Not by msgspec, which refuses the names of files that are no UTF-8.
     call = json.dumps([processor_seconds, memory, msgspec.to_builtins(arguments)])
@@ -54,7 +56,7 @@ def run(
             command = [sys.executable, "-c", _START, *names, *map(str, descriptors), *sys.path]
             done = subprocess.run(
                 command, input=call, capture_output=True, text=True, errors="replace", pass_fds=descriptors,
-                timeout=timeout, check=False,
+                timeout=timeout, check=False, env={**os.environ, **(environment or {})},
             )  # fmt: skip
             result.seek(0)
             answer = result.read()

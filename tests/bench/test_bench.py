@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -30,6 +31,7 @@ from pytrace.bench import (
     set_cover,
     similarity,
     stopwatch,
+    suite,
     walk,
 )
 from pytrace.bench import (
@@ -39,13 +41,25 @@ from pytrace.bench import (
     sample_texts as texts,
 )
 from pytrace.bench.context import Bench, Contest, require_close
-from pytrace.bench.measurements import Achieved, Check, Kernel, Limits, Settings, Sweep, Work, count_bars, slope
+from pytrace.bench.measurements import (
+    Achieved,
+    Check,
+    Comparison,
+    Kernel,
+    Limits,
+    Settings,
+    Sweep,
+    Work,
+    count_bars,
+    slope,
+)
 from pytrace.bench.peers import PEERS, Peers
 from pytrace.bench.stopwatch import MIN_READING, SETTLE, Stopwatch
 from pytrace.bench.suite import Run, command
 from pytrace.cli import common, program
 from pytrace.errors import DataError, InputError, VerificationError
 from pytrace.kernels.set_cover import Cover
+from pytrace.models import child
 from tests import oracles
 
 
@@ -383,6 +397,56 @@ def test_a_run_warns_of_load_of_too_few_repetitions_and_of_missing_peers(monkeyp
     assert "pip install 'pytrace-rag[bench]'" in peers
     monkeypatch.setattr(machine, "load", lambda: [0.0, 0.0, 0.0])
     assert Run(["beam"], Settings(threads=1)).document.warnings == []
+
+
+def test_rows_are_run_again_in_a_process_held_to_avx2_and_stand_below_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def run(function: Any, *arguments: Any, environment: dict[str, str], **_: Any) -> list[Comparison]:
+        calls.append((function, *arguments, environment))
+        return [compared(2.0, None)]
+
+    monkeypatch.setattr(suite.child, "run", run)
+    monkeypatch.setattr(machine, "measure", lambda _: None)
+    monkeypatch.setattr(suite._core, "active_isa", lambda: "avx512")
+    monkeypatch.setattr(beam, "rows", lambda _: iter([compared(2.0, None)]))
+    settings = Settings(threads=1, sweeps=False)
+    with Run(["beam"], settings).started() as measure:
+        kernel = measure("beam")
+    ((function, name, changed, environment),) = calls
+    assert (function, name) == (suite.rows_of, "beam")
+    assert changed == msgspec.structs.replace(settings, avx2=False)
+    assert environment["PYTRACE_ISA"] == "avx2"
+    assert environment["OPENBLAS_CORETYPE"] == "Haswell"
+    (table,) = report.tables("beam", kernel)
+    assert [row[0] for row in table.rows] == ["case", "case, AVX2"]
+    assert table.notes[-1].startswith("AVX2: with this library, OpenBLAS")
+    for other in (msgspec.structs.replace(settings, avx2=False), msgspec.structs.replace(settings, quick=True)):
+        with Run(["beam"], other).started() as measure:
+            assert measure("beam").avx2_rows == []
+    assert len(calls) == 1
+
+
+def test_a_row_that_fails_on_avx2_ends_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> list[Comparison]:
+        raise child.ChildFailedError("pytrace.errors.VerificationError: scores differ", crashed=False)
+
+    monkeypatch.setattr(suite.child, "run", fail)
+    with pytest.raises(VerificationError, match=r"beam on AVX2: pytrace\.errors\.VerificationError: scores differ"):
+        suite.rows_on_avx2("beam", Settings(threads=1))
+
+
+def test_a_child_is_started_in_the_environment_that_holds_it_to_an_instruction_set() -> None:
+    assert child.run(os.getenv, "PYTRACE_ISA", returns=str, timeout=60, environment=suite.AVX2) == "avx2"
+
+
+def test_rows_are_those_that_a_run_of_their_own_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "measure", lambda _: None)
+    monkeypatch.setattr(beam, "rows", lambda bench: iter([compared(float(bench.settings.repetitions), None)]))
+    settings = msgspec.to_builtins(Settings(threads=1, repetitions=3, sweeps=False, avx2=False))
+    assert suite.rows_of("beam", settings) == [compared(3.0, None)]
 
 
 def test_tables_and_the_summary_name_what_was_missed_with_its_roofline() -> None:
