@@ -28,7 +28,7 @@ from pytrace.errors import ModelFileError
 from pytrace.kernels import max_sim
 from pytrace.models.encoders.late_interaction import OnnxLateInteraction
 from tests import oracles
-from tests.models.model_families import _SHAPE, TEXTS, WIDTH, _wordpiece, write_graph
+from tests.models.model_families import TEXTS, TINY, WIDTH, _shake, _wordpiece, write_graph
 
 # torch.jit and others warn of themselves as they are imported or exported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -46,13 +46,10 @@ def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(2)
     tokenizer = _wordpiece(model_max_length=48)
     tokenizer.add_tokens([*PREFIXES, "[unused0]", "[unused1]", *string.punctuation])
-    config = transformers.BertConfig(vocab_size=VOCABULARY, max_position_embeddings=48, **_SHAPE)
+    config = transformers.BertConfig(vocab_size=VOCABULARY, max_position_embeddings=48, **TINY.settings)
     config._attn_implementation = "eager"
     model = transformers.BertModel(config, add_pooling_layer=False).eval()
-    with torch.no_grad():
-        for weights in model.parameters():
-            if weights.dim() > 1:  # so that no two tokens are alike
-                weights.normal_(0, 0.3)
+    _shake(model)
     model.save_pretrained(place)
     tokenizer.save_pretrained(place)
     write_graph(model, place / "onnx" / "model.onnx")
