@@ -123,7 +123,7 @@ def on_disk(bench: Bench, model: Path, texts: list[str], place: Path) -> Iterato
     threads = bench.settings.threads
     plain = OnnxEncoder(model, threads=threads, cache_bytes=0)
     encoder = OnnxEncoder(model, threads=threads, cache_bytes=0, cache_directory=place / "cache")
-    cache = encoder._disk
+    cache = encoder._texts.disk
     require(cache is not None, "the encoder has no cache on disk")
     expected = plain.encode(texts)
     for state in ("cold", "warm"):
@@ -160,7 +160,7 @@ def verify(ours: OnnxEncoder, stored: OnnxEncoder, peer: Any, texts: list[str]) 
 
 def rates(row: Comparison, texts: list[str], encoder: OnnxEncoder) -> Comparison:
     """Add what each side does in a second; a token is one of the text or a special one, never padding."""
-    tokens = sum(len(ids) for ids in encoder._tokenize(texts))
+    tokens = sum(len(ids) for ids in encoder._tokenize(texts, encoder._rules["passage"]))
     extra = {
         "tokens": tokens,
         "texts a second": len(texts) / row.ours.median,

@@ -126,7 +126,7 @@ class EncoderFiles(OnnxFiles):
                 "use an encoder whose similarity is 'cosine' or 'dot'"
             )
         stated = settings.get("truncate_dim")
-        self.truncate_dim = stated if isinstance(stated, int) else None
+        self.truncate_dim = stated if type(stated) is int else None
         self.prompts = read_prompts(settings.get("prompts"))
 
     def rules(self, kind: Kind, prompts: Mapping[str, str]) -> TextRules:
