@@ -69,7 +69,17 @@ def rows(arguments: argparse.Namespace, place: Path) -> Iterator[Row]:
 
     from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
     from pytrace.models.encoders.encoder import OnnxEncoder
-    from tests.models.model_families import FAMILIES, Shape, build, build_classifier, build_reranker
+    from pytrace.models.encoders.late_interaction import OnnxLateInteraction
+    from pytrace.models.encoders.static_encoder import StaticEncoder
+    from tests.models.model_families import (
+        FAMILIES,
+        Shape,
+        build,
+        build_classifier,
+        build_late_interaction,
+        build_reranker,
+    )  # fmt: skip
+    from tests.models.test_static_encoder import saved, wordpiece
 
     torch.set_num_threads(arguments.threads)
     shape = Shape(arguments.width, arguments.layers, 12, 256)
@@ -110,6 +120,28 @@ def rows(arguments: argparse.Namespace, place: Path) -> Iterator[Row]:
         tokens = sum(len(ids) for ids, _ in model._files.pairs(pairs, model._limit))
         ours, theirs = in_turns(arguments, tokens, ours_of, theirs_of)
         yield Row(label, loads, f"difference {worst:.1e}", worst <= DIFFERENCE, ours, theirs)
+    many = build_late_interaction(place / "late", shape)
+    late = OnnxLateInteraction(place / "late", threads=arguments.threads)
+    each = many.encode_document(texts)
+    found = late.encode(texts)
+    worst = cosines(found.vectors, np.concatenate([np.asarray(vectors) for vectors in each]))
+    tokens = sum(map(len, late._files.token_ids(texts, late._rules["passage"])))
+    ours, theirs = in_turns(arguments, tokens, lambda: late.encode(texts), lambda: many.encode_document(texts))
+    yield Row(
+        "BERT late interaction, ONNX",
+        "Dense for each token, mask, MaxSim",
+        f"cosine {worst:.7f}",
+        worst >= COSINE,
+        ours,
+        theirs,
+    )
+    table = saved(place / "static", wordpiece())
+    static = StaticEncoder(place / "static", threads=arguments.threads, cache_bytes=0)
+    # As long as the table's own rows, where the model does not normalise.
+    worst = cosines(static.encode(texts), table.encode(texts))
+    tokens = sum(map(len, static._files.token_ids(texts)))
+    ours, theirs = in_turns(arguments, tokens, lambda: static.encode(texts), lambda: table.encode(texts))
+    yield Row("static (model2vec)", "table, mean", f"cosine {worst:.7f}", worst >= COSINE, ours, theirs)
     yield from gguf_rows(place)
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -217,6 +218,24 @@ def build_reranker(place: Path, shape: Shape = TINY) -> CrossEncoder:
     _shake(torch.nn.ModuleList(layers))
     built = CrossEncoder(modules=[transformer, *layers], device="cpu")
     built.save_pretrained(str(place), create_model_card=False)
+    write_graph(transformer.model, place / "onnx" / "model.onnx")
+    return built
+
+
+def build_late_interaction(place: Path, shape: Shape = TINY) -> MultiVectorEncoder:
+    """Make a BERT that gives a vector of half its width for every token, as ColBERT does, with questions filled up."""
+    torch.manual_seed(4)
+    tokenizer = _wordpiece(model_max_length=shape.length)
+    source = _saved(FAMILIES["BERT"].config, tokenizer, transformers.AutoModel, place, shape)
+    expansion = {"strategy": "fixed", "length": 32, "attend": False}
+    settings = {"query_expansion": expansion, "document_length": shape.length}
+    transformer = Transformer(str(source), model_kwargs={"attn_implementation": "eager"}, **settings)
+    tokens = {"module_input_name": "token_embeddings"}
+    dense = Dense(shape.width, shape.width // 2, bias=False, activation_function=torch.nn.Identity(), **tokens)
+    _shake(dense)
+    modules = [transformer, dense, MultiVectorMask([".", "?"], skiplist_tasks=["document"]), Normalize(**tokens)]
+    built = MultiVectorEncoder(modules=modules, device="cpu")
+    built.save(str(place), create_model_card=False)
     write_graph(transformer.model, place / "onnx" / "model.onnx")
     return built
 

@@ -24,6 +24,7 @@ from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Normalize, Transformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
+from pytrace.engine.encoders import load_cross_encoder
 from pytrace.errors import ModelFileError
 from pytrace.kernels import max_sim
 from pytrace.models.encoders.late_interaction import OnnxLateInteraction
@@ -173,7 +174,8 @@ def saved(request: pytest.FixtureRequest, transformer: Path, tmp_path: Path) -> 
 
 def test_token_vectors_and_scores_are_those_of_sentence_transformers(saved: Path) -> None:
     reference = MultiVectorEncoder(str(saved), device="cpu", model_kwargs={"attn_implementation": "eager"})
-    model = OnnxLateInteraction(saved, threads=1)
+    model = load_cross_encoder(str(saved), threads=1)
+    assert isinstance(model, OnnxLateInteraction)
     theirs = {"query": reference.encode_query(QUERIES), "passage": reference.encode_document(TEXTS)}
     assert model.dimension == DIM
     for kind, texts in (("query", QUERIES), ("passage", TEXTS)):
