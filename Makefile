@@ -17,7 +17,9 @@ KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py alignment
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
-CUDA_TESTS := $(filter-out %_machine_code.py,$(wildcard tests/kernels/test_*cuda*.py))
+# The product's tests first: one of them takes minutes under the sanitizers, and the others run beside it.
+CUDA_TESTS := tests/kernels/test_cuda_product.py \
+  $(filter-out %_machine_code.py %_cuda_product.py,$(wildcard tests/kernels/test_*cuda*.py))
 CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/*.h fuzz/*.cc tests/native/*.cc) \
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
@@ -62,7 +64,7 @@ sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
-	$(SANITIZED)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not gpu' $(KERNEL_TESTS) $(CUDA_TESTS)
+	$(SANITIZED)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
 
 # The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
 emulation: build/emulation/.ready
