@@ -20,11 +20,11 @@ import numpy as np
 
 from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtractor
 from pytrace.chain_of_evidence.features import Inquiry
-from pytrace.chain_of_evidence.judges import FusedJudge, Judge, ModelJudge, TextJudge
+from pytrace.chain_of_evidence.judges import Curves, FusedJudge, Judge, Logistic, ModelJudge, TextJudge
+from pytrace.engine.encoders import load_encoder
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
-from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.reader.evidence import document_text
 from pytrace.records import Question
@@ -43,14 +43,20 @@ def main(*, data: Path, limit: int, llm: str, encoder_name: str, only: tuple[str
     """Print a table of judges."""
     everything = list(read_questions(data))
     model = LlamaCppModel(registry.resolve(llm, "language-model"), name=llm, style=prompt_style(llm))  # type: ignore[arg-type]
-    encoder = OnnxEncoder(registry.resolve(encoder_name, "encoder"))
+    encoder = load_encoder(encoder_name)
+    curves = None
+    if not getattr(encoder, "calibration", None):
+        click.echo(
+            f"{encoder.name} has no calibration: of text and fused only the areas (AUC) and the curves mean anything"
+        )
+        curves = Curves(*[Logistic(0.5, 20.0)] * 4)
     extractor = FeatureExtractor(model)
     extractions = extractor.extract([one.question for one in everything])
     pairs = _pairs(everything[:limit], extractions[:limit])
     found = [one.features for one in extractions[:limit]]
     counts = {kind: sum(feature.kind == kind for one in found for feature in one.all) for kind in KINDS}
     click.echo(f"{len(pairs)} questions, features: {counts}, repaired {sum(one.malformed for one in extractions)}")
-    text, wording = TextJudge(encoder), TextJudge(encoder, wording=True)
+    text, wording = TextJudge(encoder, curves=curves), TextJudge(encoder, wording=True, curves=curves)
     letters, calibrated = ModelJudge(model, calibrated=False), ModelJudge(model)
     judges: dict[str, Judge] = {
         "model": letters,

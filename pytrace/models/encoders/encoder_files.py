@@ -173,6 +173,7 @@ class EncoderFiles(OnnxFiles):
             remedy = {
                 "CrossEncoder": "name it as the cross-encoder (--cross-encoder)",
                 "MultiVectorEncoder": "name it as the cross-encoder (--cross-encoder), which ranks passages by it",
+                "ColBERT": "name it as the cross-encoder (--cross-encoder), which ranks passages by it",
             }.get(str(kind), "use a model that gives a dense vector for a text")
             raise ModelFileError(f"{self.directory} is a {kind}, no encoder of sentences; {remedy}")
 
