@@ -1,6 +1,7 @@
 // ratio and partial_ratio of many texts against many.
 #include <optional>
 
+#include "common/dispatch.h"
 #include "fuzzy/fuzzy_matrix.h"
 #include "fuzzy/fuzzy_partial.h"
 #include "fuzzy/fuzzy_text.h"
@@ -268,6 +269,8 @@ void fill_missing(Span<const Text> queries, Span<const Text> choices, double val
 
 void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, FuzzyRounding rounding,
                        const FuzzyOutput& output, int threads) {
+  // A few texts are compared without vectors, and still refused where every kernel refuses.
+  required_isa();
   const auto any = [](int64_t) { return true; };
   const auto longer = [](int64_t size) { return size > 64; };
   const FuzzySide rows = fuzzy_select(queries, choices.size, any);
