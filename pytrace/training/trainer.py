@@ -1,7 +1,6 @@
-"""The trainer: learns the queries of training texts, keeps its state on disk, and goes on after a kill as if nothing had been.
+"""The trainer: takes the steps of a lesson, keeps its state on disk, and goes on after a kill as if nothing had been.
 
-Source: Chain of Knowledge, section 4.3 and equation 1: correct and wrong queries stand in one sequence, and the loss counts
-the tokens of queries only.
+A lesson says what is learned: `QueryTexts` here, and those of `ranker_lessons`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -22,7 +21,7 @@ from pytrace.processes import useful_threads
 from pytrace.storage.files import replace_file
 from pytrace.training.encoding import EncodedText, EncodedTexts, batches, endless, first_query, padded
 from pytrace.training.network import check_device, parameter_count, train_package
-from pytrace.training.training_settings import Length, TrainingSettings
+from pytrace.training.training_settings import Length, OptimizerSettings, TrainingSettings
 
 # The least of the learning rate: at the end of the cosine, and at the very beginning.
 _LAST_RATE = 0.1
@@ -33,7 +32,7 @@ _CHECKPOINT = re.compile(r"step-(\d+)\.pt")
 # The one before stays until the next is on the disk, and then for one turn more, in case a disk loses what it promised.
 _KEPT = 2
 # What a checkpoint holds beside the weights, the optimizer, the random numbers and the recipe: how far a training is.
-_COUNTS = ("step", "short_steps", "tokens", "seconds", "losses")
+_COUNTS = ("step", "tokens", "seconds", "losses")
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -45,7 +44,8 @@ class Training(msgspec.Struct, frozen=True):
     seconds: float  # of all its parts, if it was resumed
     parameters: int
     trained: int
-    losses: tuple[float, ...]  # the mean of each step, in nats a learned token
+    losses: tuple[float, ...]  # of each step: of texts the mean, in nats a learned token
+    judged: tuple[tuple[int, float], ...] = ()  # steps, and the loss on what is held out
 
     @property
     def loss(self) -> float:
@@ -75,6 +75,55 @@ def train(
     recipe: Mapping[str, Any] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> Training:
+    """Train a language model in place."""
+    lesson = QueryTexts(network, texts, settings, device)
+    return learn(
+        network, lesson, settings, length, device=device, threads=threads, directory=directory, resume=resume,
+        recipe=recipe, tell=tell,
+    )  # fmt: skip
+
+
+class Lesson(Protocol):
+    """What a network learns, step by step: the same steps for the same seed."""
+
+    fingerprint: str
+    """Of all that is learned from."""
+
+    epoch_steps: int
+    """The steps of a pass over it."""
+
+    judge_steps: int
+    """After so many steps `judge` is asked; 0: never."""
+
+    patience: int
+    """So many times in a row it may find nothing better; then the training ends. The best weights stay."""
+
+    def loss(self, step: int, share: float) -> tuple[Any, int]:
+        """Return the loss of a step, where this share of the training is done, and the tokens that went through the network."""
+
+    def judge(self) -> float:
+        """Return the loss on what is held out."""
+
+    def state(self) -> dict[str, int]:
+        """Return what a checkpoint must hold of it."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+
+
+def learn(
+    network: Any,
+    lesson: Lesson,
+    settings: OptimizerSettings,
+    length: Length,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    directory: Path | None = None,
+    resume: bool = False,
+    recipe: Mapping[str, Any] | None = None,
+    tell: Callable[[Progress], None] | None = None,
+) -> Training:
     """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients."""
     # On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended
     # and goes on with `resume`; but not with a length in minutes.
@@ -87,33 +136,85 @@ def train(
         **(recipe or {}),
         **{name: value for name, value in msgspec.to_builtins(settings).items() if name not in _HARMLESS},
         **{f"length in {name}": value for name, value in msgspec.to_builtins(length).items() if value is not None},
-        "texts": texts.fingerprint,
+        "texts": lesson.fingerprint,
         "device": device,
     }
-    with _threads(torch, threads):
-        run = _Run(torch, network.to(device), texts, settings, length, device, whole_recipe)
+    with use_threads(threads):
+        run = _Run(torch, network.to(device), lesson, settings, length, whole_recipe)
         if resume:
             assert directory is not None
             run.restore(load_checkpoint(directory, whole_recipe))
         return run.until_done(directory, tell)
 
 
+class QueryTexts:
+    """Learn the queries of training texts; in the beginning each text ends with its first one."""
+
+    # Chain of Knowledge, section 4.3 and equation 1: correct and wrong queries stand in one sequence, and the loss counts the
+    # tokens of queries only.
+
+    judge_steps = 0
+    patience = 0
+
+    def __init__(self, network: Any, texts: EncodedTexts, settings: TrainingSettings, device: str) -> None:
+        self.torch = train_package("torch")
+        # The network without what adapters wrap around it: they are inside its layers.
+        self.llama = network.get_base_model() if hasattr(network, "get_base_model") else network
+        self.fingerprint = texts.fingerprint
+        self.texts = texts.texts
+        self.short = tuple(first_query(text) for text in texts.texts)
+        self.settings = settings
+        self.device = device
+        self.epoch_steps = len(batches(self.texts, tokens=settings.batch, seed=settings.seed, epoch=0))
+        self.short_steps = 0
+        # Short texts and whole ones have batches of their own, each skipped as far as the run restored has gone.
+        self.short_batches: Iterator[Any] | None = None
+        self.batches: Iterator[Any] | None = None
+
+    def loss(self, step: int, share: float) -> tuple[Any, int]:
+        if share < self.settings.alone:
+            if self.short_batches is None:
+                self.short_batches = self._endless(self.short, self.short_steps)
+            self.short_steps += 1
+            return self._loss([self.short[index] for index in next(self.short_batches)])
+        if self.batches is None:
+            self.batches = self._endless(self.texts, step - self.short_steps)
+        return self._loss([self.texts[index] for index in next(self.batches)])
+
+    def judge(self) -> float:
+        """Return nothing to go by: what is held out is asked in the end alone, by its answers."""
+        return math.nan
+
+    def state(self) -> dict[str, int]:
+        return {"short_steps": self.short_steps}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.short_steps = state["short_steps"]
+
+    def _endless(self, texts: Sequence[EncodedText], skipped: int) -> Iterator[Any]:
+        return endless(texts, tokens=self.settings.batch, seed=self.settings.seed, skipped=skipped)
+
+    def _loss(self, texts: Sequence[EncodedText]) -> tuple[Any, int]:
+        torch = self.torch
+        tokens, offsets, targets = (torch.from_numpy(part).to(self.device) for part in padded(texts))
+        hidden = self.llama.model(tokens, use_cache=False).last_hidden_state
+        # Only learned tokens need logits, which cost more than a layer.
+        wanted = hidden.reshape(-1, hidden.shape[-1]).index_select(0, offsets)
+        loss = torch.nn.functional.cross_entropy(self.llama.lm_head(wanted).float(), targets)
+        return loss, sum(len(text.tokens) for text in texts)
+
+
 class _Run:
     """One training: its state, which a checkpoint holds, and the steps that change it."""
 
     def __init__(
-        self, torch: Any, network: Any, texts: EncodedTexts, settings: TrainingSettings, length: Length, device: str,
-        recipe: dict[str, Any],
+        self, torch: Any, network: Any, lesson: Lesson, settings: OptimizerSettings, length: Length, recipe: dict[str, Any]
     ) -> None:  # fmt: skip
         self.torch = torch
         self.network = network
-        # The network without what adapters wrap around it: they are inside its layers.
-        self.llama = network.get_base_model() if hasattr(network, "get_base_model") else network
-        self.texts = texts.texts
-        self.short = tuple(first_query(text) for text in texts.texts)
+        self.lesson = lesson
         self.settings = settings
         self.length = length
-        self.device = device
         self.recipe = recipe
         self.parameters = {name: weight for name, weight in network.named_parameters() if weight.requires_grad}
         weights = self.parameters.values()
@@ -123,30 +224,41 @@ class _Run:
         decays = ((matrices, settings.weight_decay), (gains, 0.0))
         groups = [{"params": group, "weight_decay": decay} for group, decay in decays if group]
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.98), fused=True)
-        self.epoch_steps = len(batches(self.texts, tokens=settings.batch, seed=settings.seed, epoch=0))
-        self.steps = length.steps if length.epochs is None else max(math.ceil(length.epochs * self.epoch_steps), 1)
+        self.steps = length.steps if length.epochs is None else max(math.ceil(length.epochs * lesson.epoch_steps), 1)
         torch.manual_seed(settings.seed)
-        self.step = self.short_steps = self.tokens = 0
+        self.step = self.tokens = 0
         self.seconds = 0.0
         self.losses: list[float] = []
+        self.judged: list[tuple[int, float]] = []
+        self.best: dict[str, Any] = {}
 
     def state(self) -> dict[str, Any]:
         return {
             "recipe": self.recipe,
             "weights": {name: weight.detach() for name, weight in self.parameters.items()},
+            "judged": self.judged,
+            "best": self.best,
             "optimizer": self.optimizer.state_dict(),
             "random": self.torch.random.get_rng_state(),
             **{name: getattr(self, name) for name in _COUNTS},
+            **self.lesson.state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        with self.torch.no_grad():
-            for name, weight in self.parameters.items():
-                weight.copy_(state["weights"][name])
+        self.put(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.torch.random.set_rng_state(state["random"])
         for name in _COUNTS:
             setattr(self, name, state[name])
+        # Checkpoints of versions that judged nothing have neither.
+        self.judged, self.best = [*map(tuple, state.get("judged", ()))], state.get("best", {})
+        self.lesson.restore(state)
+
+    def put(self, weights: Mapping[str, Any]) -> None:
+        """Give the network other weights."""
+        with self.torch.no_grad():
+            for name, weight in weights.items():
+                self.parameters[name].copy_(weight)
 
     def share(self, seconds: float) -> float:
         """Return how much of the training is done."""
@@ -168,20 +280,13 @@ class _Run:
     def until_done(self, directory: Path | None, tell: Callable[[Progress], None] | None) -> Training:
         settings = self.settings
         self.network.train()
-        # Short texts and whole ones have batches of their own, each skipped as far as the run restored has gone.
-        short, full = (
-            endless(texts, tokens=settings.batch, seed=settings.seed, skipped=skipped)
-            for texts, skipped in ((self.short, self.short_steps), (self.texts, self.step - self.short_steps))
-        )
         seconds_before, tokens_before = self.seconds, self.tokens
         started = time.monotonic()
         saved, saved_at = self.step, started
-        while (share := self.share(self.seconds)) < 1:
-            if share < settings.alone:
-                self.learn([self.short[index] for index in next(short)], self.rate(share))
-                self.short_steps += 1
-            else:
-                self.learn([self.texts[index] for index in next(full)], self.rate(share))
+        while (share := self.share(self.seconds)) < 1 and not self.stale:
+            self.learn(share)
+            if self.lesson.judge_steps and self.step % self.lesson.judge_steps == 0:
+                self.judge()
             now = time.monotonic()
             self.seconds = seconds_before + now - started
             due = now - saved_at >= 60 * settings.checkpoint_minutes or self.step - saved >= settings.checkpoint_steps
@@ -194,24 +299,41 @@ class _Run:
         if directory is not None and saved != self.step:
             save_checkpoint(directory, self.step, self.state())
         self.network.eval()
+        if self.lesson.judge_steps and not (self.judged and self.judged[-1][0] == self.step):
+            self.judge()
+        self.put(self.best)
         return Training(
             steps=self.step,
-            epochs=self.step / self.epoch_steps,
+            epochs=self.step / self.lesson.epoch_steps,
             tokens=self.tokens,
             seconds=self.seconds,
             parameters=parameter_count(self.network),
             trained=sum(weight.numel() for weight in self.parameters.values()),
             losses=tuple(self.losses),
+            judged=tuple(self.judged),
         )
 
-    def learn(self, texts: Sequence[EncodedText], rate: float) -> None:
+    @property
+    def stale(self) -> bool:
+        """Whether what is held out has got no better for so long that it hardly will."""
+        losses = [loss for _, loss in self.judged]
+        return bool(losses) and len(losses) - 1 - losses.index(min(losses)) >= self.lesson.patience
+
+    def judge(self) -> None:
+        """Keep the weights if what is held out has never been better."""
+        learning = self.network.training
+        self.network.eval()
+        with self.torch.no_grad():
+            loss = self.lesson.judge()
+        self.network.train(learning)
+        if all(loss < before for _, before in self.judged):
+            self.best = {name: weight.detach().clone() for name, weight in self.parameters.items()}
+        self.judged.append((self.step, loss))
+
+    def learn(self, share: float) -> None:
         """Take one step."""
-        torch = self.torch
-        tokens, offsets, targets = (torch.from_numpy(part).to(self.device) for part in padded(texts))
-        hidden = self.llama.model(tokens, use_cache=False).last_hidden_state
-        # Only learned tokens need logits, which cost more than a layer.
-        wanted = hidden.reshape(-1, hidden.shape[-1]).index_select(0, offsets)
-        loss = torch.nn.functional.cross_entropy(self.llama.lm_head(wanted).float(), targets)
+        torch, rate = self.torch, self.rate(share)
+        loss, tokens = self.lesson.loss(self.step, share)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.settings.largest_gradient)
         value = loss.item()
@@ -226,13 +348,14 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.tokens += sum(len(text.tokens) for text in texts)
+        self.tokens += tokens
         self.losses.append(value)
 
 
 @contextlib.contextmanager
-def _threads(torch: Any, count: int | None) -> Iterator[None]:
+def use_threads(count: int | None) -> Iterator[None]:
     """Use so many threads, and leave PyTorch's own number and random numbers as they were."""
+    torch = train_package("torch")
     before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         torch.set_num_threads(useful_threads(count))

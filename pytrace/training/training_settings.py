@@ -14,7 +14,21 @@ WeightFormat = Literal["f32", "f16", "q8_0"]
 """How the weights of an exported model are stored: 32, 16 or some 8.5 bits each."""
 
 
-class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How weights are changed, step by step, and kept."""
+
+    # The rate rises to this over the share `warm_up` of the training and falls as a cosine to a tenth of it.
+    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 2e-3
+    warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
+    weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.1
+    largest_gradient: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
+    # How often the state is saved, whichever comes first.
+    checkpoint_steps: Annotated[int, Meta(ge=1, le=1 << 30)] = 500
+    checkpoint_minutes: Annotated[float, Meta(ge=1e-3, le=1e6)] = 5.0
+    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] = 0
+
+
+class TrainingSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a query generator is built and trained."""
 
     # A model from scratch: tokens (256 bytes, the end of a text and one merge at least), numbers a token, blocks, attention
@@ -35,16 +49,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     alone: Annotated[float, Meta(ge=0, le=1)] = 0.25
     # The tokens of a step, padding included.
     batch: Annotated[int, Meta(ge=32, le=1 << 20)] = 1_024
-    # The rate rises to this over the share `warm_up` of the training and falls as a cosine to a tenth of it.
-    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 2e-3
-    warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
-    weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.1
-    largest_gradient: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
-    # How often the state is saved, whichever comes first.
-    checkpoint_steps: Annotated[int, Meta(ge=1, le=1 << 30)] = 500
-    checkpoint_minutes: Annotated[float, Meta(ge=1e-3, le=1e6)] = 5.0
     weights: WeightFormat = "f32"
-    seed: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] = 0
 
     def __post_init__(self) -> None:
         """Refuse heads that cannot share the width: rotary positions turn pairs of numbers, so each takes an even part."""
@@ -53,6 +58,27 @@ class TrainingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
                 f"width {self.width} cannot be shared by {self.heads} heads of an even width; choose a multiple of "
                 f"{2 * self.heads}"
             )
+
+
+class RankerSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a ranker is trained."""
+
+    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 3e-5
+    warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
+    weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
+    # Hops of a step, and of each so many hard negatives, drawn anew for each pass from the best so many of the search.
+    batch: Annotated[int, Meta(ge=1, le=4_096)] = 16
+    negatives: Annotated[int, Meta(ge=1, le=100)] = 2
+    mined: Annotated[int, Meta(ge=1, le=1_000)] = 20
+    # A mined passage this near to the query, by the positive's own nearness, may well support the answer, too.
+    nearest: Annotated[float, Meta(ge=0.1, le=10)] = 0.95
+    # Similarities are divided by it; scores of a cross-encoder are not.
+    temperature: Annotated[float, Meta(ge=1e-3, le=10)] = 0.05
+    # The longest text in tokens, or pair of texts.
+    context: Annotated[int, Meta(ge=8, le=8_192)] = 256
+    # After so many steps the loss of held-out hops is asked for; where it got no better for so many times, the training ends.
+    judge_steps: Annotated[int, Meta(ge=1, le=1 << 30)] = 20
+    patience: Annotated[int, Meta(ge=1, le=1_000)] = 3
 
 
 class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -274,7 +274,9 @@ def test_texts_end_with_their_correct_query_in_the_beginning(words: encoding.Byt
 
 def test_the_rate_rises_and_falls(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, warm_up=0.1)
-    run = trainer._Run(torch, fresh(words), encoded, settings, Length(steps=10), "cpu", {})
+    network = fresh(words)
+    lesson = trainer.QueryTexts(network, encoded, settings, "cpu")
+    run = trainer._Run(torch, network, lesson, settings, Length(steps=10), {})
     rates = [run.rate(share / 1000) / settings.learning_rate for share in range(1001)]
     assert rates[0] == pytest.approx(0.01)
     assert rates[100] == pytest.approx(1.0)
