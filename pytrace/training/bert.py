@@ -6,7 +6,7 @@ ones that are taken here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from pytrace.training.network import train_package
 _HEAD_WIDTHS = (32, 64, 16, 128)
 # The network is the graph's if its vectors are.
 _ALIKE = 0.9999
+# Texts that go through a network together.
+_AT_ONCE = 16
 _PROBES = ["the red house by the river", "Ada wrote 3 of them in 1843, didn't she?", "word " * 40]
 
 Tokens = tuple[list[int], list[int]]
@@ -159,6 +161,25 @@ def mean_vectors(network: Any, tokens: Sequence[Tokens], pad_id: int) -> Any:
     mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
     means = (hidden * mask).sum(1) / mask.sum(1)
     return train_package("torch").nn.functional.normalize(means, dim=1)
+
+
+def by_length(run: Callable[[list[Tokens]], Any], tokens: Sequence[Tokens]) -> Any:
+    """Run texts of about the same length together, so that little is padding; rows come back in the order of the texts."""
+    torch = train_package("torch")
+    order = np.argsort([len(ids) for ids, _ in tokens], kind="stable")
+    parts = [run([tokens[index] for index in order[start : start + _AT_ONCE]]) for start in range(0, len(order), _AT_ONCE)]
+    return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(parts[0].device)]
+
+
+def cross_encoder(encoder: Any, *, seed: int) -> Any:
+    """Return a network that reads pairs: an encoder's weights, and a head with random ones that gives one score."""
+    torch, transformers = train_package("torch"), train_package("transformers")
+    config = transformers.BertConfig(**{**encoder.config.to_dict(), "num_labels": 1})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = transformers.BertForSequenceClassification(config)
+    network.bert.load_state_dict(encoder.state_dict(), strict=False)  # all but the pooler, which is new
+    return network
 
 
 def padded_inputs(tokens: Sequence[Tokens], pad_id: int, device: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _NEEDS = {
     "gguf": "writing GGUF needs the package gguf",
     "peft": "adapters need the package peft",
     "onnx": "rankers are read from ONNX graphs and written as such, which needs onnx and onnxscript",
+    "safetensors.torch": "training needs PyTorch and transformers",
     "onnxscript": "rankers are read from ONNX graphs and written as such, which needs onnx and onnxscript",
 }
 _MOST_PARAMETERS = 15_000_000
@@ -33,7 +34,7 @@ _ROTARY_BASE = 10_000.0
 _MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def train_package(name: Literal["torch", "transformers", "gguf", "peft", "onnx", "onnxscript"]) -> Any:
+def train_package(name: Literal["torch", "transformers", "gguf", "peft", "onnx", "onnxscript", "safetensors.torch"]) -> Any:
     """Return a package that only training needs, so that it is an extra and imported late."""
     try:
         return importlib.import_module(name)

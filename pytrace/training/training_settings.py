@@ -14,6 +14,10 @@ WeightFormat = Literal["f32", "f16", "q8_0"]
 """How the weights of an exported model are stored: 32, 16 or some 8.5 bits each."""
 
 
+RankerKind = Literal["encoder", "cross-encoder"]
+"""What ranks: vectors of queries and passages, or a reader of both together."""
+
+
 class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How weights are changed, step by step, and kept."""
 
@@ -70,8 +74,6 @@ class RankerSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True,
     batch: Annotated[int, Meta(ge=1, le=4_096)] = 16
     negatives: Annotated[int, Meta(ge=1, le=100)] = 2
     mined: Annotated[int, Meta(ge=1, le=1_000)] = 20
-    # A mined passage this near to the query, by the positive's own nearness, may well support the answer, too.
-    nearest: Annotated[float, Meta(ge=0.1, le=10)] = 0.95
     # Similarities are divided by it; scores of a cross-encoder are not.
     temperature: Annotated[float, Meta(ge=1e-3, le=10)] = 0.05
     # The longest text in tokens, or pair of texts.

@@ -34,6 +34,11 @@ _IN_BRACKETS = re.compile(r"\([^()]*\)")
 _NO_WORD = re.compile(r"[\W_]+")
 
 
+def chain_query(question: str, chain: Sequence[str]) -> str:
+    """Return what is searched for behind a chain: the question and the texts chosen so far."""
+    return " ".join([question, *chain])
+
+
 class TripleIndex:
     """The triples of several questions with their embeddings, one matrix for all."""
 
@@ -113,7 +118,7 @@ class Ranker:
         if self.encoder is None:
             return [self._all(index, question, gone) for question, gone in zip(which, map(set, taken), strict=True)]
         queries = [
-            " ".join([questions[question], *(index.unit(question, position).text for position in chain)])
+            chain_query(questions[question], [index.unit(question, position).text for position in chain])
             for question, chain in zip(which, chains, strict=True)
         ]
         if self.cross_encoder is None:
