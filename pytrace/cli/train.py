@@ -1,4 +1,4 @@
-"""``pytrace train``: a model of one's own that turns questions into queries of a knowledge base."""
+"""``pytrace train``: models of one's own, that write queries of a knowledge base or that rank passages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,17 +21,29 @@ from pytrace.errors import InputError
 
 if TYPE_CHECKING:
     from pytrace.kg.queries import QueryForm
+    from pytrace.training.ranker_run import RankerReport
+    from pytrace.training.ranker_scores import SetScores
     from pytrace.training.run import TrainingReport
     from pytrace.training.scoring import Scores, Share
     from pytrace.training.trainer import Progress
+    from pytrace.training.training_settings import Length
 
 _FAILURES = 5  # on a screen
 _DEFAULT_EPOCHS = 1.0
+_RANKER_EPOCHS = 4.0
+_LAST_WORDS = "go on from the last checkpoint with --resume"
 
 _Format = Literal["auto", "pathquestion", "lcquad", "pytrace"]
 _FORMAT = option("Of the data.", "--format", default="auto")
 _KB = option("The knowledge base: held-out queries are run on it, and --sample takes its paths.", metavar="FILE")
 _THREADS = option("Threads (default: those that this process may use).", ge=1, le=1024)
+_OUT = option("The directory of the training.", type=click.Path(path_type=Path, file_okay=False))
+_SEED = option("Of all that is drawn.", ge=0, le=(1 << 32) - 1, default=0)
+_EPOCHS = "Passes over {}.  [default: {:g}]"
+_STEPS = option("Steps, in place of passes.", ge=1)
+_MINUTES = option("Minutes, in place of passes.", gt=0)
+_RESUME = option("Go on from the last checkpoint in --out.")
+_DEVICE = option("Where to train; fails if it is not there.", default="cpu")
 
 
 class QueryGenerator(Command):
@@ -47,7 +60,7 @@ class QueryGenerator(Command):
     kb: Path | None = _KB
     kb_format: str | None = KNOWLEDGE_FORMAT
     sample: int = option("Make N questions from the paths of --kb.", ge=0, default=0, show_default=False, metavar="N")
-    out: Path = option("The directory of the training.", type=click.Path(path_type=Path, file_okay=False))
+    out: Path = _OUT
     form: Literal["sparql", "triplet"] = option("What it writes.", default="sparql")
     wrong: bool | None = option(
         "Learn four wrong queries beside each correct one (default: with --base, where the paper gained by it; not from scratch, "
@@ -62,13 +75,13 @@ class QueryGenerator(Command):
     hold_out: float = option(
         "The share of entities whose questions are not learned but asked at the end.", ge=0, lt=1, default=0.2
     )
-    seed: int = option("Of all that is drawn.", ge=0, le=(1 << 32) - 1, default=0)
-    epochs: float | None = option("Passes over the texts.  [default: 1]", gt=0)
-    steps: int | None = option("Steps, in place of passes.", ge=1)
-    minutes: float | None = option("Minutes, in place of passes.", gt=0)
-    resume: bool = option("Go on from the last checkpoint in --out.")
+    seed: int = _SEED
+    epochs: float | None = option(_EPOCHS.format("the texts", _DEFAULT_EPOCHS), gt=0)
+    steps: int | None = _STEPS
+    minutes: float | None = _MINUTES
+    resume: bool = _RESUME
     threads: int | None = _THREADS
-    device: Literal["cpu", "cuda"] = option("Where to train; fails if it is not there.", default="cpu")
+    device: Literal["cpu", "cuda"] = _DEVICE
     settings: tuple[str, ...] = SETTINGS
 
     def check(self) -> None:
@@ -78,12 +91,8 @@ class QueryGenerator(Command):
     def run(self) -> Result:
         from pytrace.methods.base import changed
         from pytrace.training.run import Source, train_generator
-        from pytrace.training.training_settings import Length, TrainingSettings
+        from pytrace.training.training_settings import TrainingSettings
 
-        # No default of click's: beside --steps or --minutes alone it would be a second length.
-        epochs = self.epochs
-        if epochs is None and self.steps is None and self.minutes is None:
-            epochs = _DEFAULT_EPOCHS
         # First, so that --set has the last word.
         named = [f"seed={self.seed}", *([] if self.lora_rank is None else [f"rank={self.lora_rank}"])]
         settings = changed(TrainingSettings(), [*named, *self.settings], what="train")
@@ -97,13 +106,13 @@ class QueryGenerator(Command):
             wrong=self.base is not None if self.wrong is None else self.wrong,
             hold_out=self.hold_out,
         )
-        processes.last_words("go on from the last checkpoint with --resume")
+        processes.last_words(_LAST_WORDS)
         with ExitStack() as stack:
             report = train_generator(
                 source,
                 self.out,
                 settings,
-                Length(epochs=epochs, steps=self.steps, minutes=self.minutes),
+                _length(self, _DEFAULT_EPOCHS),
                 base=self.base,
                 device=self.device,
                 threads=self.threads,
@@ -116,6 +125,67 @@ class QueryGenerator(Command):
                 tell=_show_progress(),
             )
         return Result(report, lambda: _print_report(report, self.out))
+
+
+class Ranker(Command):
+    """Train a small encoder or cross-encoder to find the next supporting passage, and score it on sets that it never saw.
+
+    Data are questions with documents and supporting facts (HotpotQA, 2WikiMultiHopQA, MuSiQue, …), or folders with corpus.jsonl and
+    questions.jsonl. The query of a hop is the question and the passages before; wrong passages come from a search over all of a set.
+    OUT gets the model, which '--encoder' or '--cross-encoder' takes, as OUT/model, and report.json with recall of supporting
+    documents before and after. A training that was ended goes on with --resume. --set changes it: learning_rate=5e-5, batch=32,
+    negatives=4, mined=50, temperature=0.02, patience=5.
+    """
+
+    data: tuple[Path, ...] = option("A set to learn from. May be repeated.", metavar="FILE|DIR", required=True)
+    out: Path = _OUT
+    kind: Literal["encoder", "cross-encoder"] = option("What is trained.", default="encoder")
+    base: str = option("The encoder to begin with.", default="minilm-l6-int8", metavar="NAME|DIR")
+    score: tuple[Path, ...] = option(
+        "A set to score on, whose questions are not learned, with its titles and without. May be repeated.",
+        metavar="FILE|DIR",
+    )
+    passages: int | None = option(
+        "Of each set that is scored, so many passages at most: the supporting ones, and others drawn.  [default: all]",
+        ge=1,
+    )
+    hold_out: float = option(
+        "The share of questions that are not learned, but end the training where they get no better.",
+        ge=0, lt=1, default=0.1,
+    )  # fmt: skip
+    seed: int = _SEED
+    epochs: float | None = option(_EPOCHS.format("the hops", _RANKER_EPOCHS), gt=0)
+    steps: int | None = _STEPS
+    minutes: float | None = _MINUTES
+    resume: bool = _RESUME
+    threads: int | None = _THREADS
+    device: Literal["cpu", "cuda"] = _DEVICE
+    settings: tuple[str, ...] = SETTINGS
+
+    def run(self) -> Result:
+        from pytrace.methods.base import changed
+        from pytrace.training.ranker_run import train_ranker
+        from pytrace.training.training_settings import RankerSettings
+
+        settings = changed(RankerSettings(), [f"seed={self.seed}", *self.settings], what="train")
+        processes.last_words(_LAST_WORDS)
+        report = train_ranker(
+            self.data,
+            self.out,
+            settings,
+            _length(self, _RANKER_EPOCHS),
+            kind=self.kind,
+            base=self.base,
+            score=self.score,
+            passages=self.passages,
+            hold_out=self.hold_out,
+            device=self.device,
+            threads=self.threads,
+            resume=self.resume,
+            say=common.remark,
+            tell=_show_progress(),
+        )
+        return Result(report, lambda: _print_ranker(report, self.out))
 
 
 class Evaluate(Command):
@@ -169,6 +239,17 @@ class Evaluate(Command):
         return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
+def _length(command: QueryGenerator | Ranker, epochs: float) -> Length:
+    """Return how long to train."""
+    from pytrace.training.training_settings import Length
+
+    # No default of click's: beside --steps or --minutes alone it would be a second length.
+    given = command.epochs
+    if given is None and command.steps is None and command.minutes is None:
+        given = epochs
+    return Length(epochs=given, steps=command.steps, minutes=command.minutes)
+
+
 def _show_progress() -> Callable[[Progress], None]:
     """Return what says now and then how far the training is; it has no bar, for its length may be minutes, steps or epochs."""
     shown = time.monotonic()
@@ -219,6 +300,61 @@ def _print_report(report: TrainingReport, out: Path) -> None:
         common.print_text(common.printable(f"wrong: {row.question} -> {row.written}"))
 
 
+def _print_ranker(report: RankerReport, out: Path) -> None:
+    from pytrace.training.ranker_run import MODEL
+    from pytrace.training.ranker_scores import DEPTHS
+
+    common.print_text(
+        f"{out / MODEL}: {report.parameters:,} parameters ({report.trained:,} trained), {common.human_size(report.bytes)}"
+    )
+    common.print_text(
+        f"{report.steps:,} steps, {report.epochs:.2f} epochs of {report.hops:,} hops, {report.tokens:,} tokens in "
+        f"{report.seconds / 60:.1f} min ({report.tokens / max(report.seconds, 1e-9):,.0f} a second, {report.threads} threads, "
+        f"{report.device}); loss {report.losses[0][1]:.3f}, at the end {report.loss:.3f}"
+    )
+    if report.judged:
+        step, best = min(report.judged, key=lambda judged: judged[1])
+        common.print_text(
+            f"loss of {report.held_out:,} held-out hops {report.judged[0][1]:.3f} untrained, {best:.3f} after step {step:,}, whose "
+            "weights the model has"
+        )
+    if not report.scores:
+        common.print_text("no set was given to score it on")
+        return
+    common.print_text()
+    common.print_records(
+        report.scores,
+        (
+            ("SET", lambda row: common.printable(row.name)),
+            ("TITLES", lambda row: row.titles),
+            ("ASKED", lambda row: row.query),
+            ("QUESTIONS", lambda row: row.questions),
+            ("PASSAGES", lambda row: row.passages),
+            *(
+                (f"{when} @{depth}", partial(_recall, part=part, depth=str(depth)))
+                for depth in DEPTHS
+                for when, part in (("BEFORE", "before"), ("AFTER", "after"), ("GAIN", "gain"))
+            ),
+        ),
+    )
+    common.print_text(
+        "recall of supporting documents in percent, of hops whether a next one is found, with 95 % bootstrap intervals over "
+        "questions"
+    )
+    for row in report.scores:
+        if row.shared and row.titles == "kept" and row.query == "question":
+            common.print_text(
+                common.printable(f"{row.shared:,} supporting passages of {row.name} are among those learned from")
+            )
+
+
+def _recall(row: SetScores, *, part: str, depth: str) -> str:
+    recall = getattr(row, part)[depth]
+    return (
+        common.percent_interval(recall.mean, recall.low, recall.high) if part == "gain" else common.percent(recall.mean)
+    )
+
+
 def _print_scores(scores: dict[str, Scores]) -> None:
     common.print_records(
         scores.items(),
@@ -242,4 +378,4 @@ def _share(part: Share) -> str:
     return common.percent_interval(part.share, part.low, part.high)
 
 
-train = click_group("Train a query generator, and score one.", QueryGenerator, Evaluate)
+train = click_group("Train a query generator or a ranker, and score a generator.", QueryGenerator, Ranker, Evaluate)

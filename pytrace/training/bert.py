@@ -167,7 +167,9 @@ def by_length(run: Callable[[list[Tokens]], Any], tokens: Sequence[Tokens]) -> A
     """Run texts of about the same length together, so that little is padding; rows come back in the order of the texts."""
     torch = train_package("torch")
     order = np.argsort([len(ids) for ids, _ in tokens], kind="stable")
-    parts = [run([tokens[index] for index in order[start : start + _AT_ONCE]]) for start in range(0, len(order), _AT_ONCE)]
+    parts = [
+        run([tokens[index] for index in order[start : start + _AT_ONCE]]) for start in range(0, len(order), _AT_ONCE)
+    ]
     return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(parts[0].device)]
 
 

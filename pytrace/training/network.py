@@ -34,7 +34,9 @@ _ROTARY_BASE = 10_000.0
 _MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def train_package(name: Literal["torch", "transformers", "gguf", "peft", "onnx", "onnxscript", "safetensors.torch"]) -> Any:
+def train_package(
+    name: Literal["torch", "transformers", "gguf", "peft", "onnx", "onnxscript", "safetensors.torch"],
+) -> Any:
     """Return a package that only training needs, so that it is an extra and imported late."""
     try:
         return importlib.import_module(name)

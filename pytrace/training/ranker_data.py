@@ -74,7 +74,7 @@ class Hop(NamedTuple):
 
 def read_set(path: Path) -> QuestionSet:
     """Read a set: questions with documents of their own, which are put together, or a folder with corpus.jsonl and questions.jsonl."""
-    if path.is_dir() and not is_beir(path):
+    if path.is_dir() and ((path / "questions.jsonl").is_file() or not is_beir(path)):
         absent = [name for name in ("corpus.jsonl", "questions.jsonl") if not (path / name).is_file()]
         if absent:
             raise DataError(

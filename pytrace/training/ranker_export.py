@@ -108,7 +108,7 @@ def float_graph(network: Any, kind: RankerKind) -> Any:
     train_package("onnxscript")
     output = _OUTPUTS[kind]
 
-    class Outputs(torch.nn.Module):  # type: ignore[misc]
+    class Outputs(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.network = network

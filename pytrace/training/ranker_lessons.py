@@ -21,7 +21,6 @@ from pytrace.training.ranker_data import Hop, Searched, batches_of, hops_hash
 from pytrace.training.training_settings import RankerSettings
 
 
-
 class _RankerLesson(ABC):
     """What both have in common: hops in batches, and of each some of its hard negatives."""
 
@@ -41,7 +40,7 @@ class _RankerLesson(ABC):
         self.patience = settings.patience
         self._batches: Any = None
 
-    def loss(self, step: int, share: float) -> tuple[Any, int]:
+    def loss(self, step: int, share: float) -> tuple[Any, int]:  # noqa: ARG002 - what is learned is the same throughout
         if self._batches is None:
             self._batches = batches_of(len(self.hops), self.settings.batch, seed=self.settings.seed, skipped=step)
         epoch, numbers = next(self._batches)
@@ -60,8 +59,8 @@ class _RankerLesson(ABC):
     def state(self) -> dict[str, int]:
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: batches follow from seed and step."""
+    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - batches follow from seed and step
+        """Go on from a checkpoint."""
 
     def _drawn(self, hop: Hop, number: int, epoch: int) -> Sequence[int]:
         """Draw hard negatives, others for each pass."""
@@ -89,7 +88,10 @@ class EncoderLesson(_RankerLesson):
         scores = queries @ passages.T / self.settings.temperature
         supporting = torch.tensor(
             [
-                [place[0] == hop.set and place[1] in hop.supporting and column != row for column, place in enumerate(places)]
+                [
+                    place[0] == hop.set and place[1] in hop.supporting and column != row
+                    for column, place in enumerate(places)
+                ]
                 for row, hop in enumerate(hops)
             ],
             device=scores.device,

@@ -183,9 +183,7 @@ def _scores(
     say: Callable[[str], None],
 ) -> list[SetScores]:
     """Score the model on sets that it never saw, with their titles and without."""
-    ranker = (
-        OnnxEncoder(model, threads=threads) if kind == "encoder" else OnnxCrossEncoder(model, threads=threads)
-    )
+    ranker = OnnxEncoder(model, threads=threads) if kind == "encoder" else OnnxCrossEncoder(model, threads=threads)
     rows = []
     for given in scored:
         shared = shared_passages(trained, given)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pytrace.evaluation.scores.metrics import recall_at
 from pytrace.evaluation.scores.significance import bootstrap_interval, paired_bootstrap
 from pytrace.kernels import top_k
-from pytrace.models.encoders.cross_encoder import CrossEncoder, checked_scores
-from pytrace.models.encoders.encoder import Encoder, encode
+from pytrace.models.encoders.cross_encoder import CrossEncoder, OnnxCrossEncoder, checked_scores
+from pytrace.models.encoders.encoder import Encoder, OnnxEncoder, encode
 from pytrace.training.ranker_data import QuestionSet, Searched
 
 DEPTHS = (2, 5, 10)
@@ -58,7 +58,10 @@ Table = dict[Query, dict[int, NDArray[np.float64]]]
 
 
 def recalls(
-    given: QuestionSet, walks: Sequence[Sequence[tuple[str, int]]], searched: Searched, cross_encoder: CrossEncoder | None
+    given: QuestionSet,
+    walks: Sequence[Sequence[tuple[str, int]]],
+    searched: Searched,
+    cross_encoder: CrossEncoder | None,
 ) -> Table:
     """Return the recall of each question; `walks` are the hops, as `Searched.walk` gives them."""
     queries: list[str] = []
@@ -118,7 +121,7 @@ def compare(
     titles: Literal["kept", "gone"],
     shared: int,
     before: Encoder,
-    after: Encoder | CrossEncoder,
+    after: OnnxEncoder | OnnxCrossEncoder,
 ) -> list[SetScores]:
     """Score the model before and the trained one on a set: an encoder by itself, a cross-encoder on what the encoder before finds."""
     searched = Searched(given, before)
@@ -126,7 +129,7 @@ def compare(
     first = recalls(given, walks, searched, None)
     second = (
         recalls(given, walks, Searched(given, after), None)
-        if hasattr(after, "encode")
+        if isinstance(after, OnnxEncoder)
         else recalls(given, walks, searched, after)
     )
     return [

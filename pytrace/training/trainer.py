@@ -172,6 +172,7 @@ class QueryTexts:
         self.batches: Iterator[Any] | None = None
 
     def loss(self, step: int, share: float) -> tuple[Any, int]:
+        """Return the loss of the step's batch."""
         if share < self.settings.alone:
             if self.short_batches is None:
                 self.short_batches = self._endless(self.short, self.short_steps)
@@ -186,9 +187,11 @@ class QueryTexts:
         return math.nan
 
     def state(self) -> dict[str, int]:
+        """Return how many steps had short texts."""
         return {"short_steps": self.short_steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Skip the batches of so many steps."""
         self.short_steps = state["short_steps"]
 
     def _endless(self, texts: Sequence[EncodedText], skipped: int) -> Iterator[Any]:
@@ -284,9 +287,10 @@ class _Run:
         started = time.monotonic()
         saved, saved_at = self.step, started
         while (share := self.share(self.seconds)) < 1 and not self.stale:
-            self.learn(share)
+            # The weights that the training began with may stay the best.
             if self.lesson.judge_steps and self.step % self.lesson.judge_steps == 0:
                 self.judge()
+            self.learn(share)
             now = time.monotonic()
             self.seconds = seconds_before + now - started
             due = now - saved_at >= 60 * settings.checkpoint_minutes or self.step - saved >= settings.checkpoint_steps
@@ -299,7 +303,7 @@ class _Run:
         if directory is not None and saved != self.step:
             save_checkpoint(directory, self.step, self.state())
         self.network.eval()
-        if self.lesson.judge_steps and not (self.judged and self.judged[-1][0] == self.step):
+        if self.lesson.judge_steps:
             self.judge()
         self.put(self.best)
         return Training(
@@ -321,6 +325,8 @@ class _Run:
 
     def judge(self) -> None:
         """Keep the weights if what is held out has never been better."""
+        if self.judged and self.judged[-1][0] == self.step:
+            return  # before the training was ended
         learning = self.network.training
         self.network.eval()
         with self.torch.no_grad():

@@ -64,6 +64,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "docs show": ("docs",),
     "train evaluate": ("--generator", "noise", "--data", "questions.jsonl"),
     "train query-generator": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
+    "train ranker": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
     "models fastest": ("no-such-model",),
     "models list": (),
     "models path": ("tiny",),
