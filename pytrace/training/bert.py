@@ -6,6 +6,7 @@ ones that are taken here.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,9 +137,9 @@ def open_base(path: Path, *, threads: int | None = None) -> Base:
             if _alike(network, encoder, files):
                 return Base(encoder, files, network)
     except (KeyError, IndexError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise ModelFileError(
-            f"{files.graph} does not have the weights of a BERT ({type(error).__name__}: {str(error).splitlines()[0]}); begin "
-            "with another encoder"
+            f"{files.graph} does not have the weights of a BERT ({type(error).__name__}: {reason}); begin with another encoder"
         ) from error
     raise ModelFileError(
         f"{files.graph} has weights that give other vectors than the graph itself; begin with a BERT that PyTorch exported, its "
@@ -176,7 +177,8 @@ def by_length(run: Callable[[list[Tokens]], Any], tokens: Sequence[Tokens]) -> A
 def cross_encoder(encoder: Any, *, seed: int) -> Any:
     """Return a network that reads pairs: an encoder's weights, and a head with random ones that gives one score."""
     torch, transformers = train_package("torch"), train_package("transformers")
-    config = transformers.BertConfig(**{**encoder.config.to_dict(), "num_labels": 1})
+    config = copy.deepcopy(encoder.config)
+    config.num_labels = 1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = transformers.BertForSequenceClassification(config)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.storage.files import flush
@@ -71,15 +72,22 @@ def _write_weights(new: Path, network: Any) -> None:
 
 
 def _write_settings(new: Path, network: Any, files: EncoderFiles, kind: RankerKind) -> None:
-    transformers = train_package("transformers")
-    marks = {f"{name}_token": f"[{name.upper()}]" for name in _SPECIAL}
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(files.tokenizer), model_max_length=files.max_tokens, **marks
-    )
+    tokenizer = Tokenizer.from_file(str(files.tokenizer))
     # What it was cut to and padded to elsewhere is no part of it.
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-    tokenizer.save_pretrained(new)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.save(str(new / "tokenizer.json"))
+    marks = {f"{name}_token": f"[{name.upper()}]" for name in _SPECIAL}
+    _write_json(
+        new / "tokenizer_config.json",
+        # Without names of inputs transformers gives no types of tokens, and a passage is read as the question goes on.
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": list(_INPUTS),
+            "model_max_length": files.max_tokens,
+            **marks,
+        },
+    )
     if kind == "cross-encoder":
         _write_json(new / "config_sentence_transformers.json", {"model_type": "CrossEncoder"})
         return

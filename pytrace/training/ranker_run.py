@@ -100,12 +100,12 @@ def train_ranker(
     sets = [read_set(path) for path in data]
     scored = [read_set(path) for path in score]
     check_apart(sets, scored)
+    if all(len(question.rows) == len(each.passages) for each in sets for question in each.questions):
+        raise InputError("all passages support an answer, so that there is nothing to tell apart; give more passages")
     start = open_base(registry.resolve(base, "encoder"), threads=threads)
     say(f"searching {sum(len(each.passages) for each in sets):,} passages for hard negatives")
     searched = [Searched(each, start.encoder) for each in sets]
     hops = [hop for number, each in enumerate(searched) for hop in each.hops(number, mined=settings.mined)]
-    if not any(hop.negatives for hop in hops):
-        raise InputError("all passages support an answer, so that there is nothing to tell apart; give more passages")
     held = [split_questions(each, held_out=hold_out, seed=settings.seed) for each in sets]
     kept = [hop for hop in hops if held[hop.set][hop.question]]
     hops = [hop for hop in hops if not held[hop.set][hop.question]]

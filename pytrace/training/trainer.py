@@ -286,10 +286,12 @@ class _Run:
         seconds_before, tokens_before = self.seconds, self.tokens
         started = time.monotonic()
         saved, saved_at = self.step, started
-        while (share := self.share(self.seconds)) < 1 and not self.stale:
+        while (share := self.share(self.seconds)) < 1:
             # The weights that the training began with may stay the best.
             if self.lesson.judge_steps and self.step % self.lesson.judge_steps == 0:
                 self.judge()
+                if self.stale:
+                    break
             self.learn(share)
             now = time.monotonic()
             self.seconds = seconds_before + now - started
