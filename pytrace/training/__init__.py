@@ -1,1 +1,1 @@
-"""Training: a small model that writes the queries of a knowledge base, learned from questions whose queries are known."""
+"""Training: models that write the queries of a knowledge base, and rankers that find the next passage of a chain."""

@@ -125,11 +125,10 @@ def open_base(path: Path, *, threads: int | None = None) -> Base:
             "with an encoder like minilm-l6-int8"
         )
     onnx = train_package("onnx")
-    model = onnx.load(str(files.graph))
-    values = float32_graph(model)
     stated = files.config.get("num_attention_heads")
     try:
-        state = bert_state(model, values)
+        model = onnx.load(str(files.graph))
+        state = bert_state(model, float32_graph(model))
         dimension = state["embeddings.word_embeddings.weight"].shape[1]
         widths = [dimension // stated] if isinstance(stated, int) and 0 < stated <= dimension else _HEAD_WIDTHS
         for width in (width for width in widths if dimension % width == 0):

@@ -43,7 +43,9 @@ def write_ranker(target: Path, network: Any, files: EncoderFiles, kind: RankerKi
     `files` are those of the model that the training began with: the tokenizer stays.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, so that one renaming is all that is left to do.
+    for left in target.parent.glob(f".{target.name}.*"):  # by one that was killed
+        shutil.rmtree(left)
+    # Beside the target, so that renaming is all that is left to do.
     new = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         _write_weights(new, network)
@@ -56,8 +58,12 @@ def write_ranker(target: Path, network: Any, files: EncoderFiles, kind: RankerKi
         for path in (*new.rglob("*"), new):
             flush(path)
         if target.exists():
-            shutil.rmtree(target)
-        new.rename(target)
+            before = new.with_name(f"{new.name}.before")
+            target.rename(before)
+            new.rename(target)
+            shutil.rmtree(before)
+        else:
+            new.rename(target)
         flush(target.parent)
     finally:
         shutil.rmtree(new, ignore_errors=True)

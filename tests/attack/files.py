@@ -121,6 +121,7 @@ PLACES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kg index {} --out new.kb --threads 1", _GRAPHS),
     ("kg edit kg doc --triples {}", ("tsv", "jsonl")),
     ("train query-generator --threads 1 --steps 2 --out trained --data {}", ("jsonl", "json", "txt")),
+    ("train ranker --threads 1 --steps 2 --out trained --data {}", ("jsonl", "json")),
     ("train evaluate --threads 1 --data questions.jsonl --generator {}", ("gguf",)),
     ("ask Q --docs docs --threads 1 --llm {}", ("gguf",)),
     ("search Q --index index --threads 1 --encoder {}", ("onnx",)),

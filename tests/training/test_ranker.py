@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -261,10 +262,10 @@ def test_training_ends_where_held_out_questions_get_no_better_and_the_best_weigh
 
 
 def test_a_model_is_written_as_a_whole_or_not_at_all(
-    tiny: Path, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Tiny, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "model"
-    shutil.copytree(tiny, target)
+    shutil.copytree(made.path, target)
     before = {path.relative_to(target): path.read_bytes() for path in target.rglob("*") if path.is_file()}
 
     def interrupted(*_: object) -> None:
@@ -276,7 +277,15 @@ def test_a_model_is_written_as_a_whole_or_not_at_all(
         with pytest.raises(KeyboardInterrupt):
             write_ranker(place, base.network, base.files, "encoder")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / ".model.killed").mkdir()
     assert {path.relative_to(target): path.read_bytes() for path in target.rglob("*") if path.is_file()} == before
+    monkeypatch.undo()
+    monkeypatch.setattr(ranker_export, "float_graph", lambda *_: deepcopy(made.graph))
+    (target / "report.txt").write_text("of the model before")
+    write_ranker(target, base.network, base.files, "encoder")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (target / "report.txt").exists()
+    assert OnnxEncoder(target, threads=1).dimension == 32
 
 
 def test_what_cannot_be_begun_with_is_told(tiny: Path, tmp_path: Path) -> None:

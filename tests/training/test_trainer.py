@@ -13,7 +13,7 @@ import pytest
 
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, StoreError
 from pytrace.methods.base import changed
-from pytrace.training import encoding, network, trainer
+from pytrace.training import encoding, network, query_lesson, trainer
 from pytrace.training.encoding import Piece, TrainingText
 from pytrace.training.training_settings import Length, TrainingSettings
 from tests.small_trainings import SMALL, TEXTS, Killed, equal, fresh, killer, weights
@@ -275,7 +275,7 @@ def test_texts_end_with_their_correct_query_in_the_beginning(words: encoding.Byt
 def test_the_rate_rises_and_falls(words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts) -> None:
     settings = msgspec.structs.replace(SMALL, warm_up=0.1)
     network = fresh(words)
-    lesson = trainer.QueryTexts(network, encoded, settings, "cpu")
+    lesson = query_lesson.QueryTexts(network, encoded, settings, "cpu")
     run = trainer._Run(torch, network, lesson, settings, Length(steps=10), {})
     rates = [run.rate(share / 1000) / settings.learning_rate for share in range(1001)]
     assert rates[0] == pytest.approx(0.01)
