@@ -524,9 +524,8 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command have an encoder that needs no model."""
-    monkeypatch.setattr("pytrace.models.registry.resolve", lambda name, role: f"{role}:{name}")
     monkeypatch.setattr(
-        "pytrace.models.encoders.encoder.OnnxEncoder", lambda path, **_: HashEncoder(dimension=len(path))
+        "pytrace.engine.loading.load_encoder", lambda name, *_, **__: HashEncoder(dimension=len(f"encoder:{name}"))
     )
 
 

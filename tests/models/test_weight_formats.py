@@ -333,7 +333,7 @@ def test_the_table_shows_every_format_and_the_reason(own: Path, home: Path, monk
         )
     assert record.reason in result.stdout
     encoder = CliRunner().invoke(models_cli.models, ["fastest", "minilm-l6-int8"])
-    assert "is no language model" in str(encoder.exception)
+    assert "is for the role encoder, not language-model" in str(encoder.exception)
     assert list(home.rglob("*.gguf"))
 
 
