@@ -64,7 +64,7 @@ sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
-	$(SANITIZED)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
+	$(SANITIZED)/bin/python -m pytest $(PARALLEL) --no-loadscope-reorder -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
 
 # The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
 emulation: build/emulation/.ready
