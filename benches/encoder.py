@@ -202,17 +202,22 @@ def main() -> int:
     bench = Bench(settings, Peers(()), None, lambda case: print(case, file=sys.stderr))
     with tempfile.TemporaryDirectory(prefix="pytrace-bench-") as place, limited_threads(settings.threads, bench.peers):
         rows = list(run(bench, directory, kinds, Path(place)))
-    if arguments.json:
+    show("encoder", rows, settings, PACKAGES, as_json=arguments.json)
+    return 0
+
+
+def show(title: str, rows: list[Comparison], settings: Settings, packages: Sequence[str], *, as_json: bool) -> None:
+    """Print what was measured, with machine and versions."""
+    if as_json:
         print(msgspec.json.encode(rows).decode())
-        return 0
+        return
     facts = machine.facts(settings.threads)
     print(f"{facts['processor']}, {facts['cores']} cores, load {machine.load()}, {settings}")
-    print(", ".join(f"{package} {version(package)}" for package in PACKAGES))
-    for table in report.tables("encoder", Kernel(rows=rows)):
+    print(", ".join(f"{package} {version(package)}" for package in packages))
+    for table in report.tables(title, Kernel(rows=rows)):
         for cells in (table.columns, *table.rows):
             print("  ".join(f"{cell:<44}" for cell in cells[:7]))
         print(*table.notes, sep="\n")
-    return 0
 
 
 if __name__ == "__main__":

@@ -20,12 +20,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from benches.encoder import Kinds, made_texts, mixed, read_texts
-from pytrace.bench import bench_report as report
+from benches.encoder import Kinds, made_texts, mixed, read_texts, show
 from pytrace.bench import machine
 from pytrace.bench.context import Bench, require_close
-from pytrace.bench.measurements import Comparison, Kernel, Settings
-from pytrace.bench.peers import Peers, limited_threads, version
+from pytrace.bench.measurements import Comparison, Settings
+from pytrace.bench.peers import Peers, limited_threads
 from pytrace.models import registry
 
 BAR = 50.0
@@ -96,16 +95,7 @@ def main() -> int:
     bench = Bench(settings, Peers(()), None, lambda case: print(case, file=sys.stderr))
     with tempfile.TemporaryDirectory(prefix="pytrace-bench-") as place, limited_threads(settings.threads, bench.peers):
         rows = list(run(bench, minilm, kinds, Path(place)))
-    if arguments.json:
-        print(msgspec.json.encode(rows).decode())
-        return 0
-    facts = machine.facts(settings.threads)
-    print(f"{facts['processor']}, {facts['cores']} cores, load {machine.load()}, {settings}")
-    print(", ".join(f"{package} {version(package)}" for package in PACKAGES))
-    for table in report.tables("static encoder", Kernel(rows=rows)):
-        for cells in (table.columns, *table.rows):
-            print("  ".join(f"{cell:<44}" for cell in cells[:7]))
-        print(*table.notes, sep="\n")
+    show("static encoder", rows, settings, PACKAGES, as_json=arguments.json)
     return 0
 
 

@@ -108,9 +108,9 @@ def load_encoder(
             # A GGUF file has no prompts of its own.
             chosen["prompts"] = {**model.settings.prompts, **chosen.get("prompts", {})}
         return GgufEncoder(path, **chosen, **one, **cache, **runs, gpu_layers=gpu_layers)
-    if _is_static(path):
-        from pytrace.models.encoders.static_encoder import StaticEncoder
+    from pytrace.models.encoders.static_encoder import StaticEncoder, is_static
 
+    if is_static(path):
         _check(chosen, name, {"prompts", "normalize", "truncate_dim"})
         return StaticEncoder(path, **chosen, **cache, threads=threads)
     from pytrace.models.encoders.encoder import OnnxEncoder
@@ -162,7 +162,9 @@ def load_cross_encoder(
 
         _check(chosen, name, {"positive", "instruction"})
         return GgufReranker(path, **chosen, **runs, gpu_layers=gpu_layers)
-    if _is_late_interaction(path):
+    from pytrace.models.encoders.late_interaction_files import is_late_interaction
+
+    if is_late_interaction(path):
         from pytrace.models.encoders.late_interaction import OnnxLateInteraction
 
         _check(chosen, name, {"dtype"})
@@ -195,31 +197,6 @@ def _known(name: str) -> Model | None:
     from pytrace.models import registry
 
     return registry.catalog().model(name)
-
-
-def _is_static(path: Path) -> bool:
-    """Say whether a directory holds a static encoder, even if a graph of it lies beside."""
-    if not path.is_dir():
-        return False
-    from pytrace.models.encoders.model_directory import read_config
-
-    modules = read_config(path / "modules.json", list[dict[str, Any]]) or [{}]
-    config = read_config(path / "config.json", dict[str, Any]) or {}
-    return str(modules[0].get("type")).endswith(".StaticEmbedding") or config.get("model_type") == "model2vec"
-
-
-def _is_late_interaction(path: Path) -> bool:
-    """Say whether a directory, or that of a graph, says of itself that its model gives a vector for every token."""
-    from pytrace.models.encoders.model_directory import read_config
-
-    for folder in [path] if path.is_dir() else [path.parent, path.parent.parent]:
-        settings = read_config(folder / "config_sentence_transformers.json", dict[str, Any]) or {}
-        exported = read_config(folder / "onnx_config.json", dict[str, Any]) or {}
-        if settings.get("model_type") in {"MultiVectorEncoder", "ColBERT"} or "query_length" in {*settings, *exported}:
-            return True
-        if (folder / "artifact.metadata").is_file():
-            return True
-    return False
 
 
 def _chosen(settings: msgspec.Struct) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_layers_of_a_reranker_behind_its_graph_are_those_of_sentence_transformer
     reference = build_reranker(tmp_path / "model")
     encoder = OnnxCrossEncoder(tmp_path / "model", threads=1)
     expected = reference.predict(PAIRS, activation_fn=torch.nn.Identity())
-    assert np.ptp(expected) > 0.1
+    assert np.ptp(expected) > 1
     np.testing.assert_allclose(encoder.score(PAIRS), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(encoder.probabilities(PAIRS)[:, 0], reference.predict(PAIRS), rtol=1e-4, atol=1e-5)
 
@@ -52,6 +52,5 @@ def test_probabilities_of_entailment_are_those_of_sentence_transformers(tmp_path
     encoder = OnnxCrossEncoder(tmp_path / "model", threads=1)
     assert encoder.labels == tuple(names.values())
     expected = reference.predict(PAIRS, apply_softmax=True)
-    # What the trainer of a tokenizer chooses differs between processes, and the vectors with it.
-    assert np.ptp(expected, axis=0).min() > 0.01
+    assert np.ptp(expected, axis=0).min() > 0.1
     np.testing.assert_allclose(encoder.probabilities(PAIRS), expected, rtol=1e-3, atol=1e-5)

@@ -12,7 +12,7 @@ import numpy as np
 from pytrace.errors import ModelFileError
 from pytrace.models.encoders import heads
 from pytrace.models.encoders.encoder_files import Kind, OnnxFiles, choose_prompt, read_prompts
-from pytrace.models.encoders.model_directory import lower_cased, usable
+from pytrace.models.encoders.model_directory import lower_cased, read_config, usable
 from pytrace.models.encoders.modules import TOKENS, Modules
 from pytrace.models.encoders.safetensors_file import read_tensors
 
@@ -24,6 +24,25 @@ _MARKS = (
     "skiplist_words",
 )  # fmt: skip
 _MASK = "MultiVectorMask"
+# Stanford's settings.
+_METADATA = "artifact.metadata"
+
+
+def is_late_interaction(path: Path) -> bool:
+    """Say whether a directory, or that of a graph, says of itself that its model gives a vector for every token."""
+    for folder in [path] if path.is_dir() else [path.parent, path.parent.parent]:
+        stated = read_config(folder / "config_sentence_transformers.json", dict[str, Any]) or {}
+        exported = read_config(folder / "onnx_config.json", dict[str, Any]) or {}
+        config = read_config(folder / "config.json", dict[str, Any]) or {}
+        named = stated.get("model_type") in {"MultiVectorEncoder", "ColBERT"} or _is_stanfords(config)
+        if named or any(name in {*stated, *exported} for name in _MARKS) or (folder / _METADATA).is_file():
+            return True
+    return False
+
+
+def _is_stanfords(config: dict[str, Any]) -> bool:
+    architectures = config.get("architectures")
+    return isinstance(architectures, list) and "HF_ColBERT" in architectures
 
 
 class TokenRules(NamedTuple):
@@ -51,7 +70,7 @@ class LateInteractionFiles(OnnxFiles):
         if not any(name in settings for name in _MARKS):
             # Written beside graphs by pylate-onnx-export.
             settings |= self.read("onnx_config.json", dict[str, Any]) or {}
-        self.stanford = "HF_ColBERT" in (self.config.get("architectures") or [])
+        self.stanford = _is_stanfords(self.config)
         self.modules = Modules(self.directory, self.read, gives=TOKENS, others=(_MASK,))
         mask = self.modules.settings(_MASK)
         transformer = self.read("sentence_bert_config.json", dict[str, Any]) or {}
@@ -65,7 +84,7 @@ class LateInteractionFiles(OnnxFiles):
             self.rules = self._rules_of_modules(transformer, mask, prompts)
         elif any(name in settings for name in _MARKS):
             self.rules = self._rules_of_settings(settings, prompts)
-        elif self.stanford or (self.directory / "artifact.metadata").is_file():
+        elif self.stanford or (self.directory / _METADATA).is_file():
             self.rules = self._rules_of_settings(self._stanford_settings(), prompts)
         else:
             raise ModelFileError(
@@ -119,7 +138,7 @@ class LateInteractionFiles(OnnxFiles):
 
     def _stanford_settings(self) -> dict[str, Any]:
         """Return what Stanford's metadata say by PyLate's names."""
-        stated = self.read("artifact.metadata", dict[str, Any]) or {}
+        stated = self.read(_METADATA, dict[str, Any]) or {}
         return {
             "query_prefix": stated.get("query_token_id") or "[unused0]",
             "document_prefix": stated.get("doc_token_id") or "[unused1]",

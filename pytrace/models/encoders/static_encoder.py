@@ -286,6 +286,15 @@ class StaticEncoder:
             )  # fmt: skip
 
 
+def is_static(path: Path) -> bool:
+    """Say whether a directory holds a static encoder by what it says of itself, even if a graph of it lies beside."""
+    if not path.is_dir():
+        return False
+    modules = read_config(path / "modules.json", list[dict[str, Any]]) or [{}]
+    config = read_config(path / "config.json", dict[str, Any]) or {}
+    return str(modules[0].get("type")).endswith(f".{_MODULE}") or config.get("model_type") == "model2vec"
+
+
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
