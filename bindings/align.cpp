@@ -112,8 +112,10 @@ class Interner {
 // Python's: so no list changes and no string dies meanwhile.
 class StringInterner {
  public:
-  // Python's own hash differs from process to process.
-  StringInterner() : table_(static_cast<uint64_t>(py::hash(py::str("symbols")))) {}
+  // Remembers where `remembered` strings are, a power of two. Python's own hash differs from
+  // process to process.
+  explicit StringInterner(size_t remembered)
+      : table_(static_cast<uint64_t>(py::hash(py::str("symbols")))), known_(remembered) {}
 
   // How many symbols a string, list or tuple has; -1 for anything else.
   static int64_t size_of(PyObject* sequence) {
@@ -131,10 +133,17 @@ class StringInterner {
     const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
     for (Py_ssize_t i = 0; i < size; ++i) {
       PyObject* const item = items[i];
-      if (!PyUnicode_CheckExact(item)) return false;
-      make_ready(item);
-      const auto width = static_cast<int>(PyUnicode_KIND(item));
-      out[i] = table_.number(PyUnicode_DATA(item), PyUnicode_GET_LENGTH(item) * width, width);
+      const auto address = reinterpret_cast<uintptr_t>(item);
+      Known& known = known_[(address >> 4 ^ address >> 14) & (known_.size() - 1)];
+      if (known.item != item) {
+        if (!PyUnicode_CheckExact(item)) return false;
+        make_ready(item);
+        const auto width = static_cast<int>(PyUnicode_KIND(item));
+        known.number =
+            table_.number(PyUnicode_DATA(item), PyUnicode_GET_LENGTH(item) * width, width);
+        known.item = item;
+      }
+      out[i] = known.number;
     }
     return true;
   }
@@ -165,7 +174,14 @@ class StringInterner {
     }
   }
 
+  // A string that was numbered, by where it is: labels are few, and mostly the same objects.
+  struct Known {
+    const PyObject* item = nullptr;
+    int32_t number = 0;
+  };
+
   SymbolTable table_;
+  std::vector<Known> known_;
   std::deque<Py_UCS4> characters_;  // stay where they are
 };
 
@@ -228,7 +244,7 @@ SymbolPair symbols_of(py::handle a, py::handle b, bool keep_values) {
     return pair;
   }
   if (!keep_values) {
-    StringInterner strings;
+    StringInterner strings(1);
     const auto add = [&](py::handle sequence, std::vector<int32_t>* out) {
       const int64_t size = StringInterner::size_of(sequence.ptr());
       if (size < 0) return false;
@@ -384,7 +400,7 @@ py::object symbols_of_all(const py::tuple& sequences, Interner* interner) {
 // Two sequences of sequences, each as (values, offsets): equal symbols of both get equal numbers.
 py::tuple intern_paths(const py::object& first, const py::object& second) {
   {
-    StringInterner strings;
+    StringInterner strings(1024);
     const py::object a = strings_of(first.ptr(), &strings);
     const py::object b = a ? strings_of(second.ptr(), &strings) : py::object();
     if (b) return py::make_tuple(a, b);

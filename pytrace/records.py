@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from pytrace.errors import InputError
+
 
 class Sentence(msgspec.Struct, frozen=True):
     """One sentence of a document, with the document's title where it is known; `index` counts from 0 within it."""
@@ -45,7 +47,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 class Document(msgspec.Struct, frozen=True):
     """A titled text, already split into sentences: a whole document, or a passage of one, which has an `origin`.
 
-    `source` says where it was read (file or file:line).
+    `source` says where it was read (file or file:line). Raises InputError for one text in place of its sentences.
     """
 
     id: str
@@ -53,6 +55,15 @@ class Document(msgspec.Struct, frozen=True):
     sentences: tuple[str, ...]
     source: str = ""
     origin: Origin | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a text, each character of which would be a sentence."""
+        sentences: object = self.sentences
+        if isinstance(sentences, str):
+            raise InputError(
+                f"the sentences of document {self.id!r} are one text; give a tuple of them, as "
+                "pytrace.documents.split_sentences makes it"
+            )
 
     @property
     def text(self) -> str:

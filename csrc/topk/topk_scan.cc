@@ -18,6 +18,7 @@ constexpr int64_t kFirstItems = 256;
 // scan costs as much as some fifty of them.
 constexpr int64_t kFirstItemsARank = 512;
 constexpr int64_t kMaxPanelItems = 32;
+constexpr int64_t kLineBytes = 64;
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
@@ -115,11 +116,14 @@ class Search::Scan {
       for (int64_t from = 0; from < count; from += rows_) {
         const int64_t packed = std::min(rows_, count - from);
         for (int64_t first = 0; first < packed; first += panel_rows_) {
-          pack(tile + from + first, std::min(panel_rows_, packed - first), 0);
+          const int64_t item = tile + from + first;
+          pack(item, std::min(panel_rows_, packed - first), 0);
           for (int64_t row = 0; row < group_.queries(); row += blocks_.block_rows()) {
-            kernels_.score(blocks_.block(row),
-                           std::min(blocks_.block_rows(), group_.queries() - row), packed_.get(),
-                           dim_, scores.get() + row * stride + from + first, stride);
+            const int64_t rows = std::min(blocks_.block_rows(), group_.queries() - row);
+            const Ahead ahead =
+                ahead_of(item + panel_rows_, panel_rows_, row, row + rows, group_.queries());
+            kernels_.score(blocks_.block(row), rows, packed_.get(), dim_, ahead,
+                           scores.get() + row * stride + from + first, stride);
           }
         }
       }
@@ -129,6 +133,19 @@ class Search::Scan {
         lists_.offer(search_.select_, q, row, count, tile - group_.first_item);
       }
     }
+  }
+
+  // The lines of `count` items from `item` on, as far as there are such: of `whole` shares those in
+  // [begin, end).
+  Ahead ahead_of(int64_t item, int64_t count, int64_t begin, int64_t end, int64_t whole) const {
+    const Items& items = search_.input_.items;
+    const int64_t there = std::min(count, group_.last_item - item);
+    if (there <= 0 || items.stride != items.cols) return {nullptr, 0};
+    const int64_t row_bytes = items.cols * item_bytes(items.type);
+    const int64_t lines = there * row_bytes / kLineBytes;
+    const int64_t first = lines * begin / whole;
+    return {static_cast<const char*>(items.data) + item * row_bytes + first * kLineBytes,
+            lines * end / whole - first};
   }
 
   void raise_floors() {
@@ -180,10 +197,14 @@ class Search::Scan {
 
   void scan_tile(int64_t tile, int64_t count) {
     uint32_t hits[kMaxPanelItems];
+    const int64_t tile_panels = (count + panel_rows_ - 1) / panel_rows_;
     for (int64_t row = 0; row < group_.queries(); row += blocks_.block_rows()) {
       const int64_t rows = std::min(blocks_.block_rows(), group_.queries() - row);
       for (int64_t first = 0; first < count; first += panel_rows_) {
-        if (!scan_panel(row, rows, first, hits)) continue;
+        const int64_t part = row * tile_panels + first / panel_rows_ * rows;
+        const Ahead ahead =
+            ahead_of(tile + rows_, rows_, part, part + rows, group_.queries() * tile_panels);
+        if (!scan_panel(row, rows, first, ahead, hits)) continue;
         const int64_t items = std::min(panel_rows_, count - first);
         const uint32_t there = items == 32 ? ~uint32_t{0} : (uint32_t{1} << items) - 1;
         for (int64_t q = 0; q < rows; ++q) {
@@ -193,12 +214,13 @@ class Search::Scan {
     }
   }
 
-  bool scan_panel(int64_t row, int64_t rows, int64_t first, uint32_t* hits) const {
+  bool scan_panel(int64_t row, int64_t rows, int64_t first, const Ahead& ahead,
+                  uint32_t* hits) const {
     const ScanTest test{floors_.data() + row, blocks_.slacks() + row, weights_.data() + first,
                         offsets_.data() + first};
     if (bytes_ == nullptr) {
       return kernels_.scan(blocks_.block(row), rows, packed_.get() + first * dim_, dim_, test,
-                           hits);
+                           ahead, hits);
     }
     const ByteTest byte_test{test, blocks_.byte_scales() + row, blocks_.byte_sums() + row,
                              factors_.data() + first};

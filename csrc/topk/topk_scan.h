@@ -22,6 +22,13 @@ struct ScanTest {
   const float* offsets;  // one an item
 };
 
+// Cache lines that are asked for while others are multiplied: the next items, which come from
+// memory.
+struct Ahead {
+  const char* first;
+  int64_t lines;
+};
+
 struct ScanKernels {
   // Lays `count` (at most panel_items) rows of `dim` floats, `stride` apart, out as panel[d *
   // panel_items + i], each value times factors[i]; rows that are missing are zero.
@@ -34,12 +41,12 @@ struct ScanKernels {
   // hits[q]: bit i is set where item i of the panel passes. Returns whether any does. Writes
   // block_queries hits, and reads as many floors and slacks.
   bool (*scan)(const float* block, int64_t count, const float* panel, int64_t dim,
-               const ScanTest& test, uint32_t* hits);
+               const ScanTest& test, const Ahead& ahead, uint32_t* hits);
 
   // scores[q * stride + i]: the inner product of query q and item i, as ScoreKernels::score gives
   // it to the last bit where all factors are 1.
-  void (*score)(const float* block, int64_t count, const float* panel, int64_t dim, float* scores,
-                int64_t stride);
+  void (*score)(const float* block, int64_t count, const float* panel, int64_t dim,
+                const Ahead& ahead, float* scores, int64_t stride);
 
   int panel_items;    // at most 32
   int block_queries;  // the most that one block holds

@@ -366,7 +366,10 @@ def test_symbols_are_numbered_as_a_dictionary_would(symbols):
 def test_many_different_strings_are_told_apart():
     words = [f"relation {number}" for number in range(5000)]
     assert edit_distance(words, [*words[1:], words[0]]) == 2
-    assert align_batch([words], [[f"relation {number}" for number in range(5000)]]).matches.tolist() == [5000]
+    others = [f"relation {number}" for number in range(5000)]
+    assert align_batch([words], [others]).matches.tolist() == [5000]
+    # The same objects again and equal ones, more than are remembered by where they are.
+    assert align_batch([words, words, others], [words, others + words, words]).matches.tolist() == [5000] * 3
 
 
 def test_a_batch_is_iterated_candidate_by_candidate():

@@ -627,6 +627,8 @@ def test_documents_without_id_or_text_are_refused(tmp_path: Path) -> None:
             index.add([Document("", "T", ("Text.",))])
         with pytest.raises(InputError, match="document 'a' has no text"):
             index.add([Document("a", "T", ())])
+    with pytest.raises(InputError, match=r"the sentences of document 'a' are one text; give a tuple of them"):
+        Document("a", "T", "Text.")  # type: ignore[arg-type]
 
 
 def test_the_last_of_several_documents_with_one_id_stays(tmp_path: Path) -> None:
