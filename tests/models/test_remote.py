@@ -338,8 +338,8 @@ def test_a_key_comes_from_the_environment_and_is_told_to_nobody(
 
 def test_trace_runs_on_a_server_and_finds_the_engines_chains(url: str, engine: LlamaCppModel) -> None:
     documents = [
-        Document("1", "Tern", "The Tern is a ferry owned by Brack. It is white."),
-        Document("2", "Brack", "Brack is a company. It was founded by Tobias Rook."),
+        Document("1", "Tern", ("The Tern is a ferry owned by Brack.", "It is white.")),
+        Document("2", "Brack", ("Brack is a company.", "It was founded by Tobias Rook.")),
     ]
     settings = TraceSettings(
         unit="sentence", scoring="pmi", candidates=3, length=2, beams=2, chains=2, demonstrations=1,
