@@ -18,7 +18,6 @@ constexpr int64_t kFirstItems = 256;
 // scan costs as much as some fifty of them.
 constexpr int64_t kFirstItemsARank = 512;
 constexpr int64_t kMaxPanelItems = 32;
-constexpr int64_t kLineBytes = 64;
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
 
@@ -36,7 +35,7 @@ class AlignedFloats {
   float* get() const { return first_; }
 
  private:
-  static constexpr int64_t kLine = 64 / sizeof(float);
+  static constexpr int64_t kLine = kLineBytes / sizeof(float);
   std::unique_ptr<float[]> room_;
   float* first_;
 };

@@ -22,6 +22,8 @@ struct ScanTest {
   const float* offsets;  // one an item
 };
 
+inline constexpr int64_t kLineBytes = 64;
+
 // Cache lines that are asked for while others are multiplied: the next items, which come from
 // memory.
 struct Ahead {

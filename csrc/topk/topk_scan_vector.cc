@@ -37,7 +37,6 @@ inline constexpr int kLaneOrder[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7};
 inline constexpr int kLaneOrder[kLanes] = {0, 1, 2, 3};
 #endif
 
-inline constexpr int64_t kLineBytes = 64;
 inline constexpr int kLevels = kLanes == 16 ? 4 : kLanes == 8 ? 3 : 2;
 
 // Where each lane's dimensions begin, and the last one's end.
