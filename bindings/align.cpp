@@ -112,10 +112,10 @@ class Interner {
 // Python's: so no list changes and no string dies meanwhile.
 class StringInterner {
  public:
-  // Remembers where `remembered` strings are, a power of two. Python's own hash differs from
-  // process to process.
-  explicit StringInterner(size_t remembered)
-      : table_(static_cast<uint64_t>(py::hash(py::str("symbols")))), known_(remembered) {}
+  // `slots` (a power of two) is how many addresses of strings are kept. Python's own hash differs
+  // from process to process.
+  explicit StringInterner(size_t slots)
+      : table_(static_cast<uint64_t>(py::hash(py::str("symbols")))), known_(slots) {}
 
   // How many symbols a string, list or tuple has; -1 for anything else.
   static int64_t size_of(PyObject* sequence) {
@@ -174,7 +174,7 @@ class StringInterner {
     }
   }
 
-  // A string that was numbered, by where it is: labels are few, and mostly the same objects.
+  // A string that was numbered, by its address: labels are few, and often the same objects.
   struct Known {
     const PyObject* item = nullptr;
     int32_t number = 0;
@@ -244,6 +244,7 @@ SymbolPair symbols_of(py::handle a, py::handle b, bool keep_values) {
     return pair;
   }
   if (!keep_values) {
+    // To fill more slots with nothing would be felt in a short pair.
     StringInterner strings(1);
     const auto add = [&](py::handle sequence, std::vector<int32_t>* out) {
       const int64_t size = StringInterner::size_of(sequence.ptr());
@@ -400,7 +401,7 @@ py::object symbols_of_all(const py::tuple& sequences, Interner* interner) {
 // Two sequences of sequences, each as (values, offsets): equal symbols of both get equal numbers.
 py::tuple intern_paths(const py::object& first, const py::object& second) {
   {
-    StringInterner strings(1024);
+    StringInterner strings(1024);  // 16 KiB of the first-level cache
     const py::object a = strings_of(first.ptr(), &strings);
     const py::object b = a ? strings_of(second.ptr(), &strings) : py::object();
     if (b) return py::make_tuple(a, b);
