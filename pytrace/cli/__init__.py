@@ -32,6 +32,8 @@ COMMANDS = (
     _Entry("index", "index", "index", "Index documents once: build, bring up to date, add, remove, show, verify."),
     _Entry("search", "search", "Search", "Find the passages that answer a question, without a language model."),
     _Entry("ask", "ask", "Ask", "Answer a question from documents, with the chains and sentences it rests on."),
+    _Entry("serve", "serve", "Serve", "Keep an index and models warm, for other programs and a page for people."),
+    _Entry("mcp", "mcp", "Mcp", "Serve an index to an assistant as tools, by the Model Context Protocol."),
     _Entry("eval", "evaluate", "Eval", "Ask methods the questions of a data set, and report scores and costs."),
     _Entry(
         "report", "report", "Report", "Make a page and tables of an evaluation that 'eval' kept, without any model."

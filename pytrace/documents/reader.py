@@ -36,7 +36,8 @@ from pytrace.records import Document
 
 # Blocks that tell a document's language.
 _SAMPLE = 50
-_READ_SUFFIXES = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *TABLE_SUFFIXES, *SUFFIXES)
+FORMATS = (*JSON_SUFFIXES, *MARKDOWN_SUFFIXES, *TEXT_SUFFIXES, *TABLE_SUFFIXES, *SUFFIXES)
+"""The suffixes of files that are read."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -224,7 +225,7 @@ def _read(
                     report.add_bad(path, error)
     if not report.documents and parts == 1:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
-        message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(_READ_SUFFIXES)}"
+        message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(FORMATS)}"
         if report.filtered:
             filters = ", ".join(f"{each.field}{each.comparison}{each.value}" for each in reading.filters)
             message = f"none of {report.filtered} documents matches {filters}; 'pytrace docs show' says what they say of themselves"
@@ -244,7 +245,7 @@ def _files(root: Path, report: ReadReport) -> Iterator[Path]:
             regular = False
         reason = "" if regular else "not a file that can be read"
         reason = reason or _beside_beir_corpus(path)
-        if not reason and suffix_of(path) not in _READ_SUFFIXES:
+        if not reason and suffix_of(path) not in FORMATS:
             other = SAVED_AS.get(suffix_of(path))
             reason = f"none of the formats that are read{f'; save it as {other}' if other else ''}"
         if reason:
@@ -282,8 +283,8 @@ def _documents(
     `dealt` is which document is the first to be read of it, and how many it is to the next.
     """
     suffix = suffix_of(path)
-    is_foreign = suffix in SUFFIXES or (suffix not in _READ_SUFFIXES and kind_of(path) is not None)
-    if suffix in JSON_SUFFIXES or (suffix not in _READ_SUFFIXES and not is_foreign and looks_like_rows(path)):
+    is_foreign = suffix in SUFFIXES or (suffix not in FORMATS and kind_of(path) is not None)
+    if suffix in JSON_SUFFIXES or (suffix not in FORMATS and not is_foreign and looks_like_rows(path)):
         yield from _built(json_rows(path), language, report, dealt)
         return
     is_table = suffix in TABLE_SUFFIXES
@@ -357,7 +358,7 @@ def _whole(path: Path, extracted: Extracted, language: str | None) -> _Read:
 
 def _title_from_name(path: Path) -> str:
     name = path.name.removesuffix(".gz")
-    stem = Path(name).stem if suffix_of(path) in _READ_SUFFIXES else name
+    stem = Path(name).stem if suffix_of(path) in FORMATS else name
     return clean_text(stem.replace("_", " ")) or "untitled"
 
 

@@ -196,14 +196,43 @@ class _QuestionRow(msgspec.Struct):
 def _certify(
     answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: Engine, progress: Progress
 ) -> list[Certificate]:
-    """Certify what an answer rests on: by a given graph, by the one that its chains were made of, or by its documents'."""
+    """Certify what an answer rests on: by a given graph, or by the evidence itself."""
+    from pytrace.certify.certifier import certify_answer
+    from pytrace.kg import KnowledgeBase
+
+    if facts is not None:
+        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer, documents=documents)
+    return certify_by_evidence(answerer, answer, documents, models, progress)
+
+
+def certify_by_evidence(
+    answerer: object,
+    answer: Answer,
+    documents: list[Document],
+    models: Engine,
+    progress: Progress = lambda _, __: nullcontext(lambda *_: None),
+) -> list[Certificate]:
+    """Certify what an answer rests on by the triples that its chains were made of, or by those of its documents.
+
+    Parameters
+    ----------
+    answerer, answer
+        A method, which is still open, and its answer.
+    documents
+        What the method was given.
+    models, progress
+        Who finds triples in the documents, and who is told of it.
+
+    Raises
+    ------
+    InputError
+        There is nothing to certify, or no triple to certify it by.
+    """
     from pytrace.certify.certifier import certify_answer
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.trace.top_triples import TopTriples
     from pytrace.methods.trace.trace import Trace
 
-    if facts is not None:
-        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer, documents=documents)
     graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
     # Sentences and documents state nothing that could be checked.
     triples = [unit for unit in graph if isinstance(unit, Triple)] or _extract_triples(

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pytrace.errors import StoreError
+from pytrace.errors import LockedError
 
 
 def take_lock(path: Path, taken: str) -> BinaryIO:
@@ -20,7 +20,7 @@ def take_lock(path: Path, taken: str) -> BinaryIO:
     except BaseException as error:
         stream.close()
         if isinstance(error, BlockingIOError):
-            raise StoreError(taken) from None
+            raise LockedError(taken) from None
         raise
     return stream
 

@@ -99,6 +99,8 @@ class Thoughtful(Method):
         self, questions: Sequence[str], evidence: Sequence[Evidence], stages: Stages, *, samples: int
     ) -> list[list[Thought]]:
         """Let the model think, greedily where one thought is asked for."""
+        if self.on_evidence is not None:
+            self.on_evidence([*evidence])
         with stages.stage("think"):
             return self._thinker.think(
                 questions,

@@ -91,7 +91,8 @@ class PassageChain(msgspec.Struct, frozen=True):
 class PassageRanking(msgspec.Struct, frozen=True):
     """What was found for a question: rows of the index with their scores, best first, and the likeliest chains.
 
-    `hops` is how likely the question takes two passages, from 0 to 1; `question` is how it was read, see `HopSearch.read`.
+    `hops` is how likely the question takes two passages, from 0 to 1; `question` is how it was read, see `HopSearch.read`; `seeds`
+    are the rows that it finds by itself, best first, with how well each matches.
     """
 
     rows: tuple[int, ...]
@@ -99,6 +100,7 @@ class PassageRanking(msgspec.Struct, frozen=True):
     chains: tuple[PassageChain, ...]
     hops: float
     question: str = ""
+    seeds: tuple[tuple[int, float], ...] = ()
 
     def together(self, most: int) -> tuple[int, ...]:
         """Return the passages that answer together: the first, and those that are not much less likely, at most `most`."""
@@ -185,12 +187,14 @@ class HopSearch:
         scored = self.weights.score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores)
         order = np.argsort(-scored.passages, kind="stable")
         together = order[: _together(scored.passages[order], _LONGEST)].tolist()
+        first = np.argsort(-pairs.seed_scores, kind="stable")[: min(k, self.settings.firsts)]
         return PassageRanking(
             tuple(pairs.rows[order[:k]].tolist()),
             tuple(scored.passages[order[:k]].tolist()),
             self._chains(pairs, scored, together, k),
             scored.hops,
             question,
+            tuple(zip(pairs.rows[first].tolist(), pairs.seed_scores[first].tolist(), strict=True)),
         )
 
     def _chains(self, pairs: Pairs, scored: Scored, ranking: Sequence[int], k: int) -> tuple[PassageChain, ...]:

@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pytrace import _core
 from pytrace.documents.filters import matches, parse_filters
 from pytrace.errors import StoreError
+from pytrace.kernels.strings import hash_texts
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.records import Document, Origin
 from pytrace.retrieval.passages.graph import Graph
@@ -32,6 +33,15 @@ _OPENINGS = 5
 _MOST_MASKS = 32
 
 Mask = NDArray[np.bool_]
+
+
+class Neighbour(NamedTuple):
+    """A passage that a name links another one with: weights of the link to it and of the one back, 0 where there is none."""
+
+    row: int
+    name: str
+    forth: float
+    back: float
 
 
 def best_of(
@@ -139,6 +149,41 @@ class PassageIndex(Closing):
         for segment in self.segments:
             segment.check()
             yield from segment.entries()
+
+    def rows_of(self, document: str) -> list[int]:
+        """Return the rows of a document's passages, in its order; none where there is no document of this id."""
+        wanted = hash_texts([document])[0]
+        rows: list[int] = []
+        for segment, first in zip(self.segments, self._firsts, strict=False):
+            segment.check()
+            for number in np.flatnonzero(segment.ids == wanted).tolist():
+                if segment.entry_of(number).id == document:
+                    rows += (np.flatnonzero(segment["passages"] == number) + first).tolist()
+        return rows
+
+    def row_of(self, passage: str) -> int | None:
+        """Return the row of a passage by its id; None where there is none."""
+        # A passage has the id of its document, or that and its number behind a "#"; an id may have such signs of its own.
+        for document in dict.fromkeys((passage, passage.rpartition("#")[0])):
+            for row in self.rows_of(document):
+                if self.passage(row).id == passage:
+                    return row
+        return None
+
+    def neighbours(self, row: int, count: int) -> list[Neighbour]:
+        """Return the passages that one is linked with, by names, the strongest links first; at most `count`."""
+        graph = self.graph
+        if graph is None:
+            return []
+        graph.check()
+        links = graph.links(np.array([row], dtype=np.int64))
+        order = np.argsort(-(links.forth + links.back), kind="stable")[:count].tolist()
+        return [
+            Neighbour(
+                int(links.rows[at]), graph.table.name(int(links.names[at])), float(links.forth[at]), float(links.back[at])
+            )
+            for at in order
+        ]
 
     @cached_property
     def words(self) -> WordIndex:

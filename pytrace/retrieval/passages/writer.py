@@ -34,6 +34,7 @@ from pytrace.retrieval.passages.manifest import (
 from pytrace.retrieval.passages.opening import begin_manifest, lock_index, writing
 from pytrace.retrieval.passages.segment import (
     MOST_PASSAGES,
+    DocumentEntry,
     GivenDocument,
     Segment,
     digest_of,
@@ -132,11 +133,22 @@ class IndexWriter(Closing):
         """The options that the index's documents are read with."""
         return self._manifest.reading
 
+    def also_read(self, place: str) -> None:
+        """Have later syncs read documents from one more place, if they read any; it is kept by the next commit."""
+        known = self.reading.get("docs", ())
+        if known and place not in known:
+            self._manifest = msgspec.structs.replace(self._manifest, reading={**self.reading, "docs": [*known, place]})
+
     @property
     def documents(self) -> int:
         """How many documents there are, those included that were added and not committed yet."""
         self._look_up()
         return len(self._buffer) + _count(held.segment.ids[held.live] for held in (*self._segments, *self._pending))
+
+    def entries(self) -> Iterator[DocumentEntry]:
+        """Iterate over the documents that stay, but for those that were added and not written yet."""
+        for held in (*self._segments, *self._pending):
+            yield from map(held.segment.entry_of, np.flatnonzero(held.live).tolist())
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add documents, or put them in the place of those with the same id.

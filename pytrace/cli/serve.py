@@ -1,0 +1,90 @@
+"""``pytrace serve``: an index and models kept warm, for other programs and for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytrace.cli import common
+from pytrace.cli.commands import Command, option
+from pytrace.cli.shared_options import MODELS
+from pytrace.engine.loading import Engine
+from pytrace.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from pytrace.serve.service import Service
+    from pytrace.serve.settings import ServeSettings
+
+INDEX = option("An index that 'pytrace index build' made.", metavar="DIR")
+FACTS = option(
+    "A graph to certify against where none comes with a request, as for 'pytrace certify'.", metavar="KG"
+)
+METHOD = option("How questions are answered where they do not say.", metavar="NAME[:SETTING=VALUE,…]", default="trace")
+
+
+class Serve(Command):
+    """Serve an index over HTTP: search, answers, ranks and vectors in the shapes of known clients, and a page for people at /.
+
+    Only this machine reaches it, unless --host says otherwise; then the environment variable PYTRACE_API_KEY must hold a key that
+    clients give (or several, with commas between them). SIGTERM ends it when what is under way is done.
+    """
+
+    index: Path = INDEX
+    host: str = option("The address to listen at; 0.0.0.0 for all.", default="127.0.0.1")
+    port: int = option("0: any that is free.", ge=0, le=65_535, default=8765)
+    no_key: bool = option("Let everybody who reaches another --host than this machine's own in without a key.")
+    read_only: bool = option("Let nobody add or remove documents.")
+    method: str = METHOD
+    facts: Path | None = FACTS
+    max_body: int = option("Megabytes of a request or an uploaded file, at most.", ge=1, le=4096, default=32)
+    request_timeout: float = option("Seconds that a request may take.", gt=0, le=86_400, default=120.0)
+    answering: int = option("Questions that are answered with the language model at once.", ge=1, le=64, default=16)
+    waiting: int = option("Questions that may wait for that; more are told to come again.", ge=0, le=10_000, default=64)
+    rate: int = option("Requests a minute of each key, or address without keys; 0: any number.", ge=0, default=0)
+    grace: float = option("Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0)
+    log_texts: bool = option("Write questions to the log, which otherwise has none.")
+    models: Engine = MODELS
+
+    def run(self) -> int:
+        """Serve until a signal comes."""
+        try:
+            from pytrace.serve.running import address_of, bind, run
+            from pytrace.serve.settings import ServeSettings, keys_of
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{error.name} is needed to serve; install it with \"pip install 'pytrace-rag[serve]'\""
+            ) from error
+        settings = ServeSettings(
+            host=self.host,
+            port=self.port,
+            keys=keys_of(),
+            without_key=self.no_key,
+            read_only=self.read_only,
+            max_body=self.max_body << 20,
+            timeout=self.request_timeout,
+            answering=self.answering,
+            waiting=self.waiting,
+            rate=self.rate,
+            grace=self.grace,
+            log_texts=self.log_texts,
+        )
+        listening = bind(settings)  # before models are loaded
+        service = make_service(self.models, self.index, settings, facts=self.facts, method=self.method)
+        address = address_of(listening)
+
+        def started() -> None:
+            common.remark(f"serving {self.index} at {address} (documents, search and answers: open it in a browser)")
+
+        run(service, listening, started=started)
+        return 0
+
+
+def make_service(
+    models: Engine, index: Path, settings: ServeSettings, *, facts: Path | None, method: str
+) -> Service:
+    """Open an index with its models."""
+    from pytrace.serve.served_index import check_index
+    from pytrace.serve.service import Service
+
+    check_index(index)
+    return Service(models, index, settings, facts=facts, method=method)

@@ -1,0 +1,282 @@
+// The page as a whole: what the service has, the question that is asked, panes, keys and dropped files.
+
+import { announce, byId, count, element } from "./elements.js";
+import { Documents } from "./documents.js";
+import { drawHistory, setUpHistory, storeResult } from "./history.js";
+import { closePane, togglePane } from "./panes.js";
+import { readDocument } from "./reader.js";
+import { ResultView } from "./results.js";
+import { get, post, setKeyForm, stream, ServiceError } from "./service.js";
+
+const METHOD = "pytrace.method";
+const NARROW = "(max-width: 899px)"; // where panes are sheets
+
+let info = null;
+let view = null;
+let running = null; // an AbortController while a question is asked
+
+const documents = new Documents({ read: readDocument, changed: loadInfo });
+
+// ---- what the service has
+
+async function loadInfo() {
+  try {
+    info = await get("v1/info");
+  } catch (error) {
+    byId("facts").textContent = "";
+    if (!view) byId("results").replaceChildren(element("div", { class: "notice bad", role: "alert" }, element("p", {}, error.message), retry()));
+    return;
+  }
+  if (!view) byId("results").replaceChildren();
+  documents.info = info;
+  byId("facts").textContent = `${count(info.documents, "document")}, ${count(info.passages, "passage")}`;
+  byId("facts").title = [info.language_model, info.encoder, info.cross_encoder, `pytrace ${info.version}`].filter(Boolean).join(" · ");
+  fillMethods();
+  if (!info.documents && !view) {
+    const how = info.read_only ? "" : " Drop files on this page, or open Documents, to add some.";
+    byId("results").replaceChildren(element("p", { class: "notice" }, `The index is empty.${how}`));
+  }
+}
+
+function retry() {
+  return element("button", { type: "button", on: { click: loadInfo } }, "Try again");
+}
+
+function fillMethods() {
+  const select = byId("method");
+  const chosen = select.value || remembered() || "trace";
+  select.replaceChildren(...info.methods.map(({ name }) => element("option", { value: name }, name)));
+  if (info.methods.some(({ name }) => name === chosen)) select.value = chosen;
+  const answers = info.methods.length > 0 && info.language_model !== "";
+  select.closest("label").hidden = !answers;
+  byId("submit").hidden = !answers || running !== null;
+  byId("certify-choice").hidden = !answers || !info.facts;
+  summarize();
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(METHOD);
+  } catch {
+    return null;
+  }
+}
+
+function summarize() {
+  const method = info?.methods.find(({ name }) => name === byId("method").value);
+  byId("summary").textContent = method && !byId("method").closest("label").hidden ? method.summary : "";
+}
+
+// ---- asking
+
+function lines(id) {
+  return byId(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
+}
+
+function requestOf(kind) {
+  const question = byId("question").value.trim();
+  const passages = byId("passages").valueAsNumber || undefined;
+  const common = { question, where: lines("where"), passages };
+  if (kind === "search") return common;
+  const certify = byId("certify").checked && !byId("certify-choice").hidden;
+  return { ...common, method: byId("method").value, settings: lines("settings"), certify, stream: true };
+}
+
+function ask(kind) {
+  if (running) return;
+  const problem = byId("question-problem");
+  const request = requestOf(kind);
+  problem.hidden = request.question !== "";
+  byId("question").toggleAttribute("aria-invalid", !request.question);
+  if (!request.question) {
+    problem.textContent = "Type a question first.";
+    byId("question").focus();
+    return;
+  }
+  run({ id: crypto.randomUUID?.() ?? String(Math.random()), at: Date.now(), kind, request, times: {} });
+}
+
+async function run(result) {
+  running = new AbortController();
+  const { signal } = running;
+  const shown = new ResultView(result, { read: (passage) => read(passage, result), again: () => again(result) });
+  view = shown;
+  busy(true);
+  shown.stages.start();
+  if (matchMedia(NARROW).matches) byId("results").scrollIntoView({ block: "start" });
+  try {
+    if (result.kind === "search") await search(result, shown, signal);
+    else await answer(result, shown, signal);
+    storeResult(result);
+  } catch (error) {
+    const cancelled = signal.aborted;
+    shown.stages.stop(cancelled ? "cancelled" : "failed");
+    if (cancelled) {
+      shown.cancelled();
+      announce("Cancelled.");
+    } else {
+      shown.problem(error instanceof ServiceError ? error : new ServiceError(`This page could not show the answer: ${error.message}`));
+    }
+  } finally {
+    running = null;
+    busy(false);
+  }
+}
+
+async function search(result, shown, signal) {
+  const found = await post("v1/search", result.request, signal);
+  const { question, read_as, hops, seeds, chains, passages } = found;
+  result.seeds = { question, read_as, hops, seeds };
+  result.chains = { chains, passages };
+  result.times.search = shown.stages.arrive("search", result.chains);
+  shown.add("chains");
+}
+
+async function answer(result, shown, signal) {
+  for await (const [name, data] of stream("v1/ask", result.request, signal)) {
+    if (name === "error") throw ServiceError.of(data.error ?? data);
+    if (!shown.stages.names.includes(name)) continue;
+    result[name] = data;
+    result.times[name] = shown.stages.arrive(name, data);
+    shown.add(name);
+  }
+  if (!result.answer) throw new ServiceError("The service ended before it had answered. Try again.");
+}
+
+function again({ kind, request }) {
+  run({ id: crypto.randomUUID?.() ?? String(Math.random()), at: Date.now(), kind, request, times: {} });
+}
+
+function busy(now) {
+  const focused = document.activeElement;
+  byId("cancel").hidden = !now;
+  byId("submit").hidden = now || byId("method").closest("label").hidden;
+  byId("search-only").disabled = now;
+  byId("results").setAttribute("aria-busy", String(now));
+  // The button that had the focus is gone: the one that stands there now has it.
+  if (now && (focused === byId("submit") || focused === byId("search-only"))) byId("cancel").focus();
+  if (!now && focused === byId("cancel")) byId("submit").hidden ? byId("search-only").focus() : byId("submit").focus();
+}
+
+// ---- reading
+
+function read(passage, result) {
+  const seen = [...(result.seeds?.seeds ?? []), ...(result.chains?.passages ?? []), ...(result.chains?.chains ?? []).flatMap(({ steps }) => steps)];
+  const found = new Map();
+  for (const { id, sentence_index: index } of seen) {
+    const sentences = found.get(id) ?? [];
+    if (index >= 0) sentences.push(index);
+    found.set(id, sentences);
+  }
+  const document = passage.document ?? seen.find(({ id }) => id === passage.id)?.document ?? passage.id;
+  view?.graph?.mark(passage.id);
+  readDocument({ ...passage, document }, found);
+}
+
+function showStored(result) {
+  running?.abort();
+  byId("question").value = result.request.question;
+  view = new ResultView(result, { read: (passage) => read(passage, result), again: () => again(result) });
+  view.showAll();
+  if (matchMedia(NARROW).matches) closePane();
+  byId("results").scrollIntoView({ block: "start" });
+  announce(`Stored result of: ${result.request.question}`);
+}
+
+// ---- the key
+
+function askForKey(refused) {
+  const dialog = byId("key");
+  const field = byId("key-field");
+  const problem = byId("key-problem");
+  problem.hidden = !refused;
+  problem.textContent = refused ? "The service did not take that key. See that all of it was copied." : "";
+  field.value = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    byId("key-cancel").onclick = () => dialog.close();
+    dialog.returnValue = "";
+    byId("key-form").onsubmit = () => {
+      dialog.returnValue = "given";
+    };
+    dialog.onclose = () => resolve(dialog.returnValue ? field.value.trim() : null);
+  });
+}
+
+// ---- keys and dropped files
+
+function keys(event) {
+  const typing = event.target.closest("input, textarea, select");
+  if (byId("key").open) return;
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    closePaneIfSheet();
+    byId("question").focus();
+    byId("question").select();
+  }
+  if (event.key === "Escape") closePane();
+}
+
+function closePaneIfSheet() {
+  if (byId("main").inert) closePane();
+}
+
+function setUpDropping() {
+  const files = (event) => event.dataTransfer?.types.includes("Files");
+  let depth = 0;
+  const over = (by) => {
+    depth = by === 0 ? 0 : Math.max(0, depth + by);
+    byId("drop").hidden = depth === 0 || !info || info.read_only;
+  };
+  addEventListener("dragenter", (event) => files(event) && over(1));
+  addEventListener("dragleave", (event) => files(event) && over(-1));
+  addEventListener("dragover", (event) => files(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!files(event)) return;
+    event.preventDefault();
+    over(0);
+    if (!info) return;
+    if (byId("documents").hidden) openDocuments();
+    if (!info.read_only) documents.add([...event.dataTransfer.files]);
+  });
+}
+
+function openDocuments() {
+  documents.open();
+  togglePane(byId("documents"));
+}
+
+function setUp() {
+  setKeyForm(askForKey);
+  setUpHistory(showStored);
+  byId("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask(byId("submit").hidden ? "search" : "ask");
+  });
+  byId("ask").noValidate = true; // the page says it itself
+  byId("search-only").addEventListener("click", () => ask("search"));
+  byId("cancel").addEventListener("click", () => running?.abort());
+  byId("question").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    byId("ask").requestSubmit();
+  });
+  byId("method").addEventListener("change", () => {
+    summarize();
+    try {
+      localStorage.setItem(METHOD, byId("method").value);
+    } catch {
+      // Then the next visit begins with the usual one.
+    }
+  });
+  byId("open-history").addEventListener("click", () => {
+    drawHistory();
+    togglePane(byId("history"));
+  });
+  byId("open-documents").addEventListener("click", openDocuments);
+  document.addEventListener("keydown", keys);
+  setUpDropping();
+  loadInfo();
+}
+
+setUp();

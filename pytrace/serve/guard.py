@@ -1,0 +1,382 @@
+"""What stands before every request: who asks, how often and how much, how long it may take, and that nobody waits for one who left."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import re
+import time
+import uuid
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pytrace.errors import (
+    CancelledRequestError,
+    InputError,
+    LogitsUnavailableError,
+    MissingDependencyError,
+    PytraceError,
+    ServerError,
+    StoreError,
+)
+from pytrace.serve.failures import BusyError, NotFoundError
+from pytrace.serve.messages import ErrorDetail, ErrorResponse
+from pytrace.serve.settings import ServeSettings
+from pytrace.serve.telemetry import Metrics
+
+# Answered to everybody: they hold nothing of anybody's.
+_PUBLIC = frozenset({"/", "/health", "/ready", "/favicon.ico"})
+_PUBLIC_FILES = "/explorer/"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+# A body may be sent as slowly as a bad line does.
+_LEAST_RATE = 16 << 10
+# Messages of a body that wait for their reader.
+_AHEAD = 4
+# Clients whose pace is remembered.
+_MOST_CLIENTS = 10_000
+# What a browser is told of every answer. Cytoscape sets styles by the object model, which needs no permission.
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+]
+_CLIENT_CLOSED = 499  # as nginx has it; nobody sees it but the log
+
+ROUTE = "pytrace.route"
+"""In a request's scope: the route that it took."""
+REQUEST = "pytrace.request"
+"""In a request's scope: its id."""
+DEADLINE = "pytrace.deadline"
+"""In a request's scope: the event loop's time by which it must be done, which a route of long work may put off."""
+
+
+class Refusal(Exception):
+    """A request is not done: a status, a sentence, and headers."""
+
+    def __init__(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.headers = status, kind, headers or {}
+
+
+class _Failure(NamedTuple):
+    status: int
+    message: str
+    kind: str
+    headers: dict[str, str]
+
+
+class Guard:
+    """An ASGI application around another one.
+
+    Parameters
+    ----------
+    app
+        Takes requests that were let in. Its exceptions become answers: those of pytrace with their sentence, all others without.
+    settings, metrics, log
+        Of the service.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, log: logging.Logger) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in settings.keys]
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return  # a websocket is refused by closing its connection
+        await _Exchange(self, scope, receive, send).run()
+
+    def admit(self, scope: Scope, headers: dict[str, str]) -> str:
+        """Let a request in and return who asks, or raise `Refusal`."""
+        path = scope["path"]
+        self._check_origin(scope, headers)
+        if path in _PUBLIC or path.startswith(_PUBLIC_FILES):
+            return ""
+        client = self._client(scope, headers)
+        self._check_rate(client)
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdecimal()):
+            raise Refusal(400, f"the content-length {length[:40]!a} is no number of bytes; send one", "invalid_request")
+        if int(length) > self._settings.max_body:
+            raise self.too_large(f"{int(length):,} bytes")
+        return client
+
+    def too_large(self, size: str) -> Refusal:
+        """Return the refusal of a body."""
+        return Refusal(
+            413,
+            f"the body has {size}, and the service takes {self._settings.max_body:,}; send it in parts, or start the service "
+            "with a larger --max-body",
+            "too_large",
+            {"connection": "close"},
+        )
+
+    def _client(self, scope: Scope, headers: dict[str, str]) -> str:
+        if not self._keys:
+            return str((scope.get("client") or ("local", 0))[0])
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        given = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
+        # All keys are compared, so that time tells nothing of which one it is nearest to.
+        matches = [hmac.compare_digest(given, known) for known in self._keys]
+        if scheme.lower() != "bearer" or not any(matches):
+            raise Refusal(
+                401,
+                "a key is needed; send the header 'Authorization: Bearer KEY' with one that the service was started with",
+                "unauthorized",
+                {"www-authenticate": "Bearer"},
+            )
+        return f"key-{matches.index(True) + 1}"
+
+    def _check_origin(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Refuse what a page of another site makes a browser send: no key would stand in its way."""
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
+        if self._settings.loopback and not self._keys:
+            # A name of somebody else's may lead a browser to this machine.
+            if name.strip("[]").lower() not in {"127.0.0.1", "localhost", "::1", self._settings.host}:
+                raise Refusal(403, f"the host {host[:100]!a} is not this service; ask for localhost", "forbidden")
+        origin = headers.get("origin", "")
+        foreign = origin and origin.partition("://")[2] != host
+        if scope["method"] not in {"GET", "HEAD"} and (foreign or headers.get("sec-fetch-site") == "cross-site"):
+            raise Refusal(403, "pages of other sites may not use this service; ask it from its own page", "forbidden")
+
+    def _check_rate(self, client: str) -> None:
+        """Take a request out of a client's bucket, which fills with `rate` a minute up to as many."""
+        rate = self._settings.rate
+        if not rate:
+            return
+        now = time.monotonic()
+        level, last = self._buckets.pop(client, (float(rate), now))
+        level = min(float(rate), level + (now - last) * rate / 60)
+        self._buckets[client] = (max(level - 1, 0.0) if level >= 1 else level, now)
+        while len(self._buckets) > _MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        if level < 1:
+            wait = int((1 - level) * 60 / rate) + 1
+            raise Refusal(
+                429,
+                f"{rate} requests a minute are allowed to each client; try again in {wait} s",
+                "rate_limited",
+                {"retry-after": str(wait)},
+            )
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, guard: Guard, scope: Scope, receive: Receive, send: Send) -> None:
+        self._guard = guard
+        self._settings = guard._settings
+        self._scope = scope
+        self._receive, self._send = receive, send
+        self._headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        given = self._headers.get("x-request-id", "")
+        self.id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
+        self._begun = time.monotonic()
+        self._status = 0
+        self._sent = self._received = 0
+        self._whole = False
+        self._body: asyncio.Queue[Message] = asyncio.Queue(_AHEAD)
+        self._gone = asyncio.Event()
+        self._refusal: Refusal | None = None
+        scope[REQUEST] = self.id
+        scope[ROUTE] = "other"
+        scope["app"] = self  # then Starlette's routes raise what is no answer of theirs
+
+    async def run(self) -> None:
+        guard = self._guard
+        client = ""
+        guard._metrics.under_way.inc()
+        try:
+            client = guard.admit(self._scope, self._headers)
+            await self._within_time()
+        except Exception as error:
+            await self._answer(self._failure(error))
+        finally:
+            guard._metrics.under_way.dec()
+            self._finish(client)
+
+    async def _within_time(self) -> None:
+        """Let the application answer, until it has, the client leaves, or the time is over."""
+        loop = asyncio.get_running_loop()
+        self._scope[DEADLINE] = loop.time() + self._allowed()
+        work = loop.create_task(self._guard._app(self._scope, self._next_message, self._send_on))
+        pump = loop.create_task(self._pump(work))
+        try:
+            while not work.done():
+                left = self._scope[DEADLINE] - loop.time()
+                if left <= 0:
+                    work.cancel()
+                    await asyncio.wait({work})
+                    raise Refusal(
+                        504, "the request took longer than it may; ask less at once, or raise --timeout", "timeout"
+                    )
+                await asyncio.wait({work}, timeout=left)
+            if self._refusal is not None:
+                raise self._refusal
+            if work.cancelled():
+                raise CancelledRequestError("the client left")
+            work.result()
+        finally:
+            pump.cancel()
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await pump
+
+    def _allowed(self) -> float:
+        """Return the seconds that the request may take: the service's, or fewer where the client says so."""
+        given = self._headers.get("x-request-timeout", "")
+        try:
+            seconds = float(given) if given else self._settings.timeout
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds <= 1e9:
+            raise Refusal(
+                400, f"the x-request-timeout {given[:40]!a} is no number of seconds; send one", "invalid_request"
+            )
+        return min(seconds, self._settings.timeout)
+
+    async def _pump(self, work: asyncio.Task[None]) -> None:
+        """Read the body as it is taken, and notice when the client leaves."""
+        reading, waited = True, 0.0  # of the client alone, not of who takes what has come
+        while True:
+            if reading:
+                begun = time.monotonic()
+                due = self._settings.patience + self._received / _LEAST_RATE
+                try:
+                    async with asyncio.timeout(max(due - waited, 0.1)):
+                        message = await self._receive()
+                    waited += time.monotonic() - begun
+                except TimeoutError:
+                    self._refusal = Refusal(
+                        408, "the body came too slowly; send it at once", "timeout", {"connection": "close"}
+                    )
+                    work.cancel()
+                    return
+            else:
+                message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._gone.set()
+                work.cancel()
+                return
+            if not reading:
+                continue
+            self._received += len(message.get("body", b""))
+            if self._received > self._settings.max_body:
+                self._refusal = self._guard.too_large(f"more than {self._settings.max_body:,} bytes")
+                work.cancel()
+                return
+            await self._body.put(message)
+            reading = bool(message.get("more_body"))
+
+    async def _next_message(self) -> Message:
+        """Return the next message of the body; once it is whole, the client's leaving."""
+        if not self._whole:
+            message = await self._body.get()
+            self._whole = not message.get("more_body")
+            return message
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send_on(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            given = {name.lower() for name, _ in message.get("headers", ())}
+            more = [(name, value) for name, value in _HEADERS if name not in given]
+            message = {
+                **message,
+                "headers": [*message.get("headers", ()), *more, (b"x-request-id", self.id.encode())],
+            }
+        else:
+            self._sent += len(message.get("body", b""))
+        await self._send(message)
+
+    def _failure(self, error: Exception) -> _Failure:
+        """Say what an error is to the client: nothing of it that was not written for somebody to read."""
+        if isinstance(error, CancelledRequestError) or self._gone.is_set():
+            return _Failure(_CLIENT_CLOSED, "the client left", "cancelled", {})
+        if isinstance(error, Refusal):
+            return _Failure(error.status, str(error), error.kind, error.headers)
+        if isinstance(error, BusyError):
+            return _Failure(429, str(error), "busy", {"retry-after": str(error.retry_after)})
+        if isinstance(error, HTTPException):
+            known = {
+                404: f"there is nothing at {self._scope['path'][:100]!a}; /openapi.json lists what there is",
+                405: f"{self._scope['method'][:20]!a} is not what {self._scope['path'][:100]!a} is for; see /openapi.json",
+            }
+            message = known.get(error.status_code, error.detail)
+            return _Failure(error.status_code, message, "invalid_request", dict(error.headers or {}))
+        if isinstance(error, NotFoundError):
+            return _Failure(404, str(error), "not_found", {})
+        if isinstance(error, InputError | msgspec.ValidationError | msgspec.DecodeError | LogitsUnavailableError):
+            return _Failure(400, str(error), "invalid_request", {})
+        if isinstance(error, MissingDependencyError):
+            return _Failure(501, str(error), "not_installed", {})
+        if isinstance(error, ServerError):
+            return _Failure(502, str(error), "model_server", {})
+        if isinstance(error, StoreError):
+            self._log_error(error)
+            return _Failure(503, str(error), "storage", {})
+        if isinstance(error, PytraceError):
+            self._log_error(error)
+            return _Failure(500, str(error), "failed", {})
+        self._log_error(error)
+        return _Failure(500, f"the service failed; its log has more under the request {self.id}", "internal", {})
+
+    def _log_error(self, error: Exception) -> None:
+        self._guard._log.error("failed", exc_info=error, extra={"fields": {"request": self.id}})
+
+    async def _answer(self, failure: _Failure) -> None:
+        """Send an error as an answer, if none was begun; one that was is broken off."""
+        started, self._status = self._status, failure.status
+        if started or failure.status == _CLIENT_CLOSED:
+            if started and failure.status != _CLIENT_CLOSED:
+                # The client must not take half an answer for a whole one: without an end the connection is closed.
+                raise ConnectionResetError(failure.message)
+            return
+        body = msgspec.json.encode(ErrorResponse(error=ErrorDetail(message=failure.message, type=failure.kind, request_id=self.id)))
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.encode(), value.encode("latin-1")) for name, value in failure.headers.items()]
+        with suppress(OSError):
+            await self._send_on({"type": "http.response.start", "status": failure.status, "headers": headers})
+            await self._send_on({"type": "http.response.body", "body": body})
+
+    def _finish(self, client: str) -> None:
+        seconds = time.monotonic() - self._begun
+        route = self._scope[ROUTE]
+        self._guard._metrics.observe_request(route, self._status, seconds)
+        if route in {"/health", "/ready", "/metrics"} and self._status == 200:
+            return  # asked every few seconds
+        fields: dict[str, Any] = {
+            "request": self.id,
+            "method": self._scope["method"],
+            "route": route,
+            "status": self._status,
+            "ms": round(seconds * 1000, 1),
+            "received": self._received,
+            "sent": self._sent,
+            "client": client,
+        }
+        if self._settings.log_texts and "pytrace.text" in self._scope:
+            fields["text"] = self._scope["pytrace.text"]
+        self._guard._log.info("request", extra={"fields": fields})

@@ -1,0 +1,279 @@
+"""Interfaces that exist: rerank as Jina, Cohere and Text Embeddings Inference have it, embeddings and chat as OpenAI has them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pytrace.errors import InputError
+from pytrace.models.encoders.encoder_files import Kind
+from pytrace.models.request_context import RequestContext
+from pytrace.serve import messages
+from pytrace.serve.own_api import Stages, cancelling, public_message, wait_for
+from pytrace.serve.routes import RouteRow, json_response, read_body
+from pytrace.serve.service import Service
+from pytrace.serve.shared_encoder import count_tokens
+
+# What a source is shown of, in the annotations of a chat's answer.
+_SHOWN = 300
+
+
+async def rerank(service: Service, request: Request) -> Response:
+    """Rank documents by a query, as Jina's and Cohere's clients ask it."""
+    body = await read_body(request, messages.RerankRequest)
+    model = service.check_model(body.model)
+    texts = [_text(document, number) for number, document in enumerate(body.documents)]
+    scores = await relevance(service, body.query, texts, body.model)
+    order = np.argsort(-scores, kind="stable")[: body.top_n]
+    results = [
+        messages.RerankResult(
+            index=index,
+            relevance_score=float(scores[index]),
+            document=_document(body.documents[index]) if body.return_documents else None,
+        )
+        for index in order.tolist()
+    ]
+    tokens = _tokens([body.query, *texts])
+    answer = messages.RerankResponse(
+        id=str(uuid.uuid4()),
+        model=model,
+        results=results,
+        usage=messages.TokenUsage(total_tokens=tokens, prompt_tokens=tokens),
+        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
+    )
+    return json_response(answer)
+
+
+async def rerank_tei(service: Service, request: Request) -> Response:
+    """Rank texts by a query, as Text Embeddings Inference does."""
+    body = await read_body(request, messages.TeiRerankRequest)
+    scores = await relevance(service, body.query, body.texts, None, raw=body.raw_scores)
+    return json_response(
+        [
+            messages.TeiRank(
+                index=index, score=float(scores[index]), text=body.texts[index] if body.return_text else None
+            )
+            for index in np.argsort(-scores, kind="stable").tolist()
+        ]
+    )
+
+
+async def relevance(
+    service: Service, query: str, texts: Sequence[str], model: str | None, *, raw: bool = False
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return how well texts answer a query, float32 ``[n]``: by the cross-encoder from 0 to 1, or else the cosine of vectors.
+
+    `raw` are the cross-encoder's scores as they are.
+    """
+    if not query.strip():
+        raise InputError("the query is empty; ask something")
+    if service.ranks_by_pairs(model):
+        pieces = await asyncio.gather(*map(wait_for, service.score_pairs(query, texts)))
+        scores = np.concatenate(pieces)
+        return scores if raw else (1 / (1 + np.exp(-scores.astype(np.float64)))).astype(np.float32)
+    futures = [*service.encode([query], "query"), *service.encode(texts, "passage")]
+    asked, *pieces = await asyncio.gather(*map(wait_for, futures))
+    vectors = np.concatenate(pieces)
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked[0]) + np.float32(1e-12)
+    cosines: np.ndarray[Any, np.dtype[np.float32]] = (vectors @ asked[0] / norms).astype(np.float32)
+    return cosines
+
+
+def _text(document: str | dict[str, Any], number: int) -> str:
+    if isinstance(document, str):
+        return document
+    text = document.get("text")
+    if not isinstance(text, str):
+        raise InputError(f"documents[{number}] has no text; give a string, or an object with the field text")
+    return text
+
+
+def _document(document: str | dict[str, Any]) -> dict[str, Any]:
+    return {"text": document} if isinstance(document, str) else document
+
+
+def _tokens(texts: Sequence[str]) -> int:
+    return sum(count_tokens(text, 1 << 30) for text in texts)
+
+
+async def embeddings(service: Service, request: Request) -> Response:
+    """Make vectors of texts, as OpenAI's clients ask it."""
+    body = await read_body(request, messages.EmbeddingsRequest)
+    service.check_model(body.model)
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    if empty := next((number for number, text in enumerate(texts) if not text.strip()), None):
+        raise InputError(f"input[{empty}] is empty; leave it out")
+    dimension = service.encoder.dimension
+    if body.dimensions not in (None, dimension):
+        raise InputError(f"the encoder's vectors have {dimension} numbers, not {body.dimensions}; leave dimensions out")
+    kind: Kind = "query" if body.input_type in {"query", "search_query"} else "passage"
+    vectors = np.concatenate(await asyncio.gather(*map(wait_for, service.encode(texts, kind))))
+    tokens = _tokens(texts)
+    data = [
+        messages.Embedding(
+            index=index,
+            embedding=base64.b64encode(vector.astype("<f4").tobytes()).decode()
+            if body.encoding_format == "base64"
+            else vector.tolist(),
+        )
+        for index, vector in enumerate(vectors)
+    ]
+    usage = messages.TokenUsage(total_tokens=tokens, prompt_tokens=tokens)
+    return json_response(messages.EmbeddingsResponse(data=data, model=service.encoder.name, usage=usage))
+
+
+async def chat(service: Service, request: Request) -> Response:
+    """Answer the last message of the user; its sources are in the annotations of the answer."""
+    body = await read_body(request, messages.ChatRequest)
+    method = _method_of(service, body.model)
+    question = _last_question(body.messages)
+    request.scope["pytrace.text"] = question
+    asked = messages.AskRequest(question=question, method=method)
+    context = RequestContext()
+    name, made, id = body.model or "pytrace", int(time.time()), f"chatcmpl-{uuid.uuid4().hex}"
+    if not body.stream:
+        future = service.ask(asked, lambda *_: None, context)
+        answer = await cancelling(wait_for(future), context, future)
+        text = answer.answer or "(no answer)"
+        usage = _usage(answer)
+        message = {"role": "assistant", "content": text, "refusal": None, "annotations": _sources(answer.evidence, text)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return json_response(
+            {"id": id, "object": "chat.completion", "created": made, "model": name, "choices": [choice], "usage": usage}
+        )
+    stages = Stages(service, asked, context)
+    counted = bool((body.stream_options or {}).get("include_usage"))
+
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
+        return _data({"id": id, "object": "chat.completion.chunk", "created": made, "model": name, "choices": choices})
+
+    async def chunks() -> AsyncIterator[bytes]:
+        evidence: messages.FoundEvidence | None = None
+        yield chunk({"role": "assistant", "content": ""})
+        try:
+            async for stage in stages.each():
+                if stage is None:
+                    yield b": still there\n\n"
+                elif isinstance(stage[1], messages.FoundEvidence):
+                    evidence = stage[1]
+                elif isinstance(stage[1], messages.FoundAnswer):
+                    text = stage[1].answer or "(no answer)"
+                    # The reader's words are cleaned when they are all there, so that they come in one piece.
+                    yield chunk({"content": text})
+                    if evidence is not None:
+                        yield chunk({"annotations": _sources(evidence, text)})
+                    yield chunk({}, "stop")
+                    if counted:
+                        usage = _usage(stage[1])
+                        yield _data(
+                            {"id": id, "object": "chat.completion.chunk", "created": made, "model": name, "choices": [], "usage": usage}
+                        )
+        except Exception as error:
+            yield _data({"error": {"message": public_message(error), "type": type(error).__name__}})
+        yield b"data: [DONE]\n\n"
+
+    return StreamingResponse(chunks(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _data(message: dict[str, Any]) -> bytes:
+    return b"data: %s\n\n" % json_response(message).body
+
+
+def _method_of(service: Service, model: str | None) -> str:
+    """Return the method that a chat's model stands for: `pytrace/METHOD`, or the service's own for its other names."""
+    name = model or ""
+    if name.startswith("pytrace/"):
+        return name.removeprefix("pytrace/")
+    service.check_model(name)
+    return service.method.label
+
+
+def _last_question(conversation: Sequence[messages.ChatMessage]) -> str:
+    message = next((each for each in reversed(conversation) if each.role == "user"), None)
+    content = None if message is None else message.content
+    if isinstance(content, list):
+        content = "\n".join(str(part.get("text", "")) for part in content if part.get("type", "text") == "text")
+    if content is None or not content.strip():
+        raise InputError("there is no message of the user with a text; the last one is the question")
+    if len(content) > 8192:
+        raise InputError(f"the last message has {len(content):,} characters, and a question may have 8,192; ask a shorter one")
+    return content
+
+
+def _sources(evidence: messages.FoundEvidence, text: str) -> list[dict[str, Any]]:
+    """Return the sources of an answer in the shape of citations, each with the sentence and where it stands."""
+    units = {(unit.id, unit.sentence_index): unit for chain in evidence.chains for unit in chain.units}
+    if units:
+        shown = [(unit.id, unit.title, unit.text, unit.where) for unit in units.values()]
+    else:
+        shown = [(id, id, text, "") for id, text in zip(evidence.document_ids, evidence.context, strict=False)]
+    return [
+        {
+            "type": "url_citation",
+            "url_citation": {
+                "url": f"pytrace:{id}",
+                "title": title,
+                "content": words[:_SHOWN],
+                "where": where,
+                "start_index": 0,
+                "end_index": len(text),
+            },
+        }
+        for id, title, words, where in shown
+    ]
+
+
+def _usage(answer: messages.FoundAnswer) -> dict[str, int]:
+    prompt = sum(usage.prompt_tokens for usage in answer.usage.values())
+    written = sum(usage.generated_tokens for usage in answer.usage.values())
+    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+
+
+async def list_models(service: Service, request: Request) -> Response:
+    """List the models that requests may name."""
+    del request
+    names = [*service.models, *(f"pytrace/{method.name}" for method in service.info().methods)]
+    return json_response(messages.ModelsResponse(data=[messages.ModelInfo(id=name) for name in names]))
+
+
+_RERANK: dict[str, Any] = {
+    "query": "Who founded Brackwater Ferries?",
+    "documents": ["Brackwater Ferries was founded by Tobias Rook.", "Geese fly south in autumn."],
+    "top_n": 1,
+    "return_documents": True,
+}
+
+ROWS = (
+    RouteRow(
+        "POST", "/v1/rerank", "Rank documents by a query (Jina's shape).", rerank, "models",
+        messages.RerankRequest, messages.RerankResponse, example=_RERANK,
+    ),
+    RouteRow(
+        "POST", "/v2/rerank", "Rank documents by a query (Cohere's shape).", rerank, "models",
+        messages.RerankRequest, messages.RerankResponse, example=_RERANK,
+    ),
+    RouteRow(
+        "POST", "/rerank", "Rank texts by a query (Text Embeddings Inference's shape).", rerank_tei, "models",
+        messages.TeiRerankRequest, example={"query": _RERANK["query"], "texts": _RERANK["documents"]},
+    ),
+    RouteRow(
+        "POST", "/v1/embeddings", "Make vectors of texts (OpenAI's shape).", embeddings, "models",
+        messages.EmbeddingsRequest, messages.EmbeddingsResponse, example={"input": ["Ada Foah is a town in Ghana."]},
+    ),
+    RouteRow(
+        "POST", "/v1/chat/completions", "Answer the last message of the user (OpenAI's shape).", chat, "models",
+        messages.ChatRequest, streams=True,
+        example={"model": "pytrace", "messages": [{"role": "user", "content": "Who founded Brackwater Ferries?"}]},
+    ),
+    RouteRow("GET", "/v1/models", "List the models that requests may name.", list_models, "models", answer=messages.ModelsResponse),
+)  # fmt: skip
+"""The routes of interfaces that exist."""

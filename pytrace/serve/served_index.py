@@ -1,0 +1,187 @@
+"""The index that is served: searched while it changes, and exchanged for its successor without a gap."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pytrace.engine.corpus import Corpus, IndexedCorpus
+from pytrace.engine.loading import Engine
+from pytrace.errors import LockedError, PytraceError, StoreError
+from pytrace.retrieval.hops.weights import OWN_WEIGHTS
+from pytrace.retrieval.passages import Changes, IndexWriter
+from pytrace.retrieval.passages.manifest import MANIFEST
+from pytrace.serve.batcher import Batcher
+from pytrace.serve.failures import BusyError
+from pytrace.storage.closing import Closing
+
+# Seconds that a change waits for another process that writes the index, and between two looks.
+_PATIENCE, _LOOK = 20.0, 0.1
+# Changes that are committed together, and that may wait.
+_TOGETHER, _MOST_WAITING = 64, 256
+
+
+class Change(NamedTuple):
+    """What is done to the index by one request: `apply` is given the writer, and must change nothing where it raises."""
+
+    apply: Callable[[IndexWriter], object]
+
+
+class _Opened:
+    """An index that was opened, and how many are using it; it is closed when it is retired and the last has left."""
+
+    def __init__(self, corpus: IndexedCorpus, signature: tuple[object, ...]) -> None:
+        self.corpus = corpus
+        self.signature = signature
+        self.users = 0
+        self.retired = False
+
+
+class ServedIndex(Closing):
+    """The index at a directory as it is now.
+
+    Parameters
+    ----------
+    directory
+        Of the index.
+    engine
+        Whose encoder searches it.
+    writable
+        Whether `change` is allowed.
+
+    Raises
+    ------
+    StoreError
+        There is no index, or it was made with another encoder.
+    """
+
+    def __init__(self, directory: Path, engine: Engine, *, writable: bool = True) -> None:
+        self.directory = directory
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._refreshing = threading.Lock()
+        self._current = self._open()
+        self.reloads = 0
+        self._changes: Batcher[Change, Changes] | None = None
+        if writable:
+            self._changes = Batcher(
+                self._apply, size=lambda _: 1, budget=_TOGETHER, most_waiting=_MOST_WAITING, name="changes of the index"
+            )
+
+    @contextmanager
+    def lease(self) -> Iterator[IndexedCorpus]:
+        """Give the index as it is now; it stays so for whoever has it, whatever is written meanwhile."""
+        with self._lock:
+            opened = self._current
+            opened.users += 1
+        try:
+            yield opened.corpus
+        finally:
+            with self._lock:
+                opened.users -= 1
+                idle = opened.retired and not opened.users
+            if idle:
+                opened.corpus.close()
+
+    def refresh(self) -> bool:
+        """Open the index anew if it was written or replaced; the one before stays open until its last user has left.
+
+        Raises
+        ------
+        StoreError
+            What is there now cannot be opened; the one before goes on being served.
+        """
+        with self._refreshing:
+            if self._signature() == self._current.signature:
+                return False
+            opened = self._open()
+            with self._lock:
+                before, self._current = self._current, opened
+                before.retired = True
+                idle = not before.users
+                self.reloads += 1
+            if idle:
+                before.corpus.close()
+            return True
+
+    def submit(self, change: Change) -> Callable[[], Changes]:
+        """Put a change in line; what is returned waits until it is committed and searched, and says what changed.
+
+        Changes that wait are committed together, and each is told what all of them changed.
+        """
+        assert self._changes is not None
+        self._changes.check_room(1)
+        return self._changes.submit(change).result
+
+    def close(self) -> None:
+        """Commit what waits, and close the index."""
+        if self._changes is not None:
+            self._changes.close()
+        with self._lock:
+            self._current.retired = True
+            idle = not self._current.users
+        if idle:
+            self._current.corpus.close()
+
+    def _open(self) -> _Opened:
+        signature = self._signature()
+        corpus = Corpus.open(self.directory)
+        try:
+            # What the first question needs is read and checked here, while others are answered by the index before.
+            corpus.rank(["What is there?"], self._engine, 1)
+        except BaseException:
+            corpus.close()
+            raise
+        return _Opened(corpus, signature)
+
+    def _signature(self) -> tuple[object, ...]:
+        """Return what changes when the index, or the weights that it is searched with, are replaced."""
+        found: list[object] = []
+        for path in (self.directory / MANIFEST, self.directory / OWN_WEIGHTS):
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def _apply(self, changes: list[Change]) -> Sequence[Changes | Exception]:
+        failures: list[Exception | None] = []
+        # A writer that ends without a commit changes nothing.
+        with closing(self._writer()) as writer:
+            for change in changes:
+                try:
+                    change.apply(writer)
+                    failures.append(None)
+                except PytraceError as error:
+                    failures.append(error)
+            changed = writer.commit()
+        self.refresh()
+        return [failure or changed for failure in failures]
+
+    def _writer(self) -> IndexWriter:
+        """Open the index for writing, once another process that writes it has ended."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return IndexWriter(self.directory, self._engine.encoder)
+            except LockedError as error:
+                if time.monotonic() > end:
+                    raise BusyError(
+                        f"another process has been writing the index for {_PATIENCE:g} s; try again when it has ended",
+                        retry_after=10,
+                    ) from error
+            time.sleep(_LOOK)
+
+
+def check_index(directory: Path) -> None:
+    """Refuse a directory that holds no index."""
+    if not (directory / MANIFEST).is_file():
+        raise StoreError(
+            f"there is no index at {directory}; build one: 'pytrace index build {directory} --docs PATH'"
+        )

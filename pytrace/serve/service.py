@@ -1,0 +1,600 @@
+"""What a service does, whatever carries requests to it: search, answers, ranks, vectors, certificates, and changes of the index."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pytrace import __version__
+from pytrace.certify.certificate_records import Certificate, Response
+from pytrace.certify.certifier import Certifier, certify_answer
+from pytrace.documents.formats.page_picture import page_picture
+from pytrace.documents.reader import FORMATS, ReadOptions
+from pytrace.engine.asking import certify_by_evidence
+from pytrace.engine.corpus import IndexedCorpus
+from pytrace.engine.loading import Engine
+from pytrace.errors import DataError, InputError, PytraceError
+from pytrace.kg import KnowledgeBase
+from pytrace.methods.base import METHODS, setting_name
+from pytrace.methods.baselines import GOLD
+from pytrace.methods.catalog import parse_method
+from pytrace.methods.ranking import SearchName
+from pytrace.models.encoders.cross_encoder import checked_scores
+from pytrace.models.encoders.encoder import Vectors
+from pytrace.models.encoders.encoder_files import Kind
+from pytrace.models.request_context import RequestContext, request_context
+from pytrace.records import Answer, Document, Triple
+from pytrace.retrieval.passages import Changes
+from pytrace.retrieval.passages.segment import DocumentEntry, document_id
+from pytrace.serve import found as says
+from pytrace.serve import messages
+from pytrace.serve.batcher import Batcher
+from pytrace.serve.failures import BusyError, NotFoundError
+from pytrace.serve.found import Found
+from pytrace.serve.served_index import ServedIndex
+from pytrace.serve.settings import ServeSettings
+from pytrace.serve.shared_encoder import SharedEncoder, count_tokens
+from pytrace.serve.stored_documents import StoredDocuments
+from pytrace.serve.telemetry import Metrics
+from pytrace.storage.closing import Closing
+
+# Questions that are searched together, and that may wait.
+_SEARCHED, _MOST_SEARCHES = 32, 512
+# Pictures of pages that are kept; each has some hundred kilobytes.
+_PICTURES = 32
+# Tokens of question and passage that a cross-encoder reads together, and that may wait.
+_PAIR_TOKENS, _MOST_PAIR_TOKENS = 4096, 1 << 20
+# Documents of a listing that are looked at, so that one request does not hold up a thread for minutes.
+_ONCE = 1_000
+
+Emit = Callable[[str, messages.Message], object]
+"""Is told each stage of an answer: its name, and what was found."""
+
+
+class _Question(NamedTuple):
+    """A question to be searched for, and what is wanted of it."""
+
+    text: str
+    chains: int
+    passages: int
+    where: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many passages are ranked."""
+        return max(self.chains, self.passages)
+
+
+class Service(Closing):
+    """An engine and an index, for many who ask at once.
+
+    Parameters
+    ----------
+    engine
+        The models. Its encoder is shared from now on: what comes at once is encoded together.
+    directory
+        Of the index.
+    settings
+        Limits.
+    metrics
+        Are told what is done.
+    facts
+        A knowledge base that responses are certified against where none comes with them.
+    method
+        How questions are answered where nothing is said of it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        directory: Path,
+        settings: ServeSettings,
+        *,
+        metrics: Metrics | None = None,
+        facts: Path | None = None,
+        method: str = "trace",
+    ) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.method = parse_method(method)
+        self.encoder = SharedEncoder(engine.encoder, observe=self._observe_encoding)
+        vars(engine)["encoder"] = self.encoder
+        self.index = ServedIndex(directory, engine, writable=not settings.read_only)
+        self.documents = StoredDocuments(directory)
+        self._facts_path = facts
+        self._facts = None if facts is None else KnowledgeBase.load(facts, self.encoder)
+        self._searches: Batcher[_Question, Found] = Batcher(
+            self._search,
+            size=lambda _: 1,
+            budget=_SEARCHED,
+            most_waiting=_MOST_SEARCHES,
+            name="questions to search for",
+            observe=partial(self.metrics.observe_batch, "search"),
+        )
+        self._pairs: Batcher[list[tuple[str, str]], Any] | None = None
+        if engine.cross_encoder_name is not None:
+            self._pairs = Batcher(
+                self._score_pairs,
+                size=lambda pairs: sum(count_tokens(first + second, 512) for first, second in pairs),
+                budget=_PAIR_TOKENS,
+                most_waiting=_MOST_PAIR_TOKENS,
+                name="tokens to rank",
+                observe=partial(self.metrics.observe_batch, "cross-encoder"),
+            )
+        self._answering = ThreadPoolExecutor(settings.answering, thread_name_prefix="answering")
+        self._other = ThreadPoolExecutor(4, thread_name_prefix="service")
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._answer_seconds = 0.0
+        self._pictures: dict[tuple[str, int, float], bytes] = {}
+        self._drawing = threading.Lock()
+        self._warm = self._stopping = False
+        self._closing = threading.Event()
+        self._watch = threading.Thread(target=self._watch_index, name="watch of the index", daemon=True)
+        self._watch.start()
+
+    # ---- search
+
+    def search(self, request: messages.SearchRequest) -> Future[Found]:
+        """Search for a question, together with those of others."""
+        return self._submit(request.question, request.chains, request.passages, request.where)
+
+    def _submit(self, question: str, chains: int, passages: int, where: Sequence[str]) -> Future[Found]:
+        check_question(question)
+        self._searches.check_room(1)
+        return self._searches.submit(_Question(question, chains, passages, tuple(where)))
+
+    def _search(self, batch: list[_Question]) -> list[Found | Exception]:
+        results: list[Found | Exception] = [DataError("nothing was found")] * len(batch)
+        alike: dict[tuple[tuple[str, ...], int], list[int]] = {}
+        for number, question in enumerate(batch):
+            alike.setdefault((question.where, question.count), []).append(number)
+        with self.index.lease() as corpus:
+            for (where, count), numbers in alike.items():
+                try:
+                    rankings = corpus.rank([batch[number].text for number in numbers], self.engine, count, where=where)
+                except PytraceError as error:
+                    for number in numbers:
+                        results[number] = error
+                    continue
+                for number, ranking in zip(numbers, rankings, strict=True):
+                    rows = says.rows_of(ranking, batch[number].chains, batch[number].passages)
+                    results[number] = Found(ranking, dict(zip(rows, corpus.index.passages(rows), strict=True)))
+        return results
+
+    # ---- answers
+
+    def ask(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> Future[messages.AskResponse]:
+        """Answer a question in a thread of its own; stages are told as they come, and cancelling the context ends it."""
+        check_question(request.question)
+        method = parse_method(request.method) if request.method else self.method
+        if method.name == GOLD:
+            raise InputError("gold reads what a data set says is right, which 'pytrace eval' alone knows; use rag")
+        for override in (*request.settings, *method.overrides):
+            if setting_name(override).endswith("_file"):
+                raise InputError(f"{setting_name(override)} names a file of the server, which requests may not; leave it out")
+        with self._lock:
+            waiting = self._asked - self.settings.answering
+            if waiting >= self.settings.waiting:
+                seconds = (waiting + 1) * (self._answer_seconds or 1.0) / self.settings.answering
+                raise BusyError(
+                    f"{self._asked} questions are being answered or wait, and no more are taken in; try again later",
+                    retry_after=int(min(max(seconds, 1.0), 60.0)),
+                )
+            self._asked += 1
+        future = self._answering.submit(self._ask, request, emit, context)
+        future.add_done_callback(self._asked_one)
+        return future
+
+    def _asked_one(self, _: object) -> None:
+        with self._lock:
+            self._asked -= 1
+
+    def _ask(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> messages.AskResponse:
+        begun = time.monotonic()
+        chains = min(5, request.passages)
+        with request_context(context), self.index.lease() as corpus:
+            context.check()
+            found = self._submit(request.question, chains, request.passages, request.where).result()
+            seeds = says.seeds(request.question, found)
+            emit("seeds", seeds)
+            some = says.chains(request.question, found, chains, min(request.passages, 10))
+            emit("chains", some)
+            context.check()
+            given = found.of(found.ranking.rows[: request.passages])
+            documents = {document.id: document for document in found.passages.values()}
+            method = self.engine.method(
+                parse_method(request.method) if request.method else self.method,
+                request.settings,
+                search=self._keeping(corpus, request.where, documents),
+            )
+            told: list[messages.FoundEvidence] = []
+
+            def tell(selected: list[Any]) -> None:
+                told.append(says.evidence(selected[0], documents))
+                emit("evidence", told[0])
+
+            method.on_evidence = tell
+            (answer,) = method.answer([request.question], [given])
+            seen = says.evidence(answer.evidence, documents, answer.notes)
+            if not told:
+                emit("evidence", seen)
+            certificates = self._certificates(method, answer, given) if request.certify else []
+            said = says.answer(answer, certificates)
+            emit("answer", said)
+        self.metrics.observe_usage(context.usage)
+        with self._lock:
+            seconds = time.monotonic() - begun
+            self._answer_seconds += (seconds - self._answer_seconds) * (0.2 if self._answer_seconds else 1.0)
+        return messages.AskResponse(**_fields(seeds), **_fields(some), **_fields(said), evidence=seen)
+
+    def _keeping(
+        self, corpus: IndexedCorpus, where: Sequence[str], documents: dict[str, Document]
+    ) -> Callable[[Sequence[str], SearchName, int], list[list[Document]]]:
+        """Return what a method searches while it thinks, which keeps what it finds."""
+        find = corpus.finder(self.engine, where=where)
+
+        def search(queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+            results = find(queries, retriever, count)
+            documents.update((passage.id, passage) for passages in results for passage in passages)
+            return results
+
+        return search
+
+    def _certificates(self, method: Any, answer: Answer, documents: list[Document]) -> list[Certificate]:
+        if self._facts is not None:
+            return certify_answer(self._facts, self.encoder, answer, documents=documents)
+        return certify_by_evidence(method, answer, documents, self.engine)
+
+    # ---- ranks, vectors, certificates
+
+    @property
+    def models(self) -> list[str]:
+        """The names that requests may give as their model, the one that ranks first."""
+        cross = self.engine.cross_encoder_name
+        names = [cross] if cross is not None else []
+        return list(dict.fromkeys([*names, self.engine.encoder_name, self.encoder.name, self.engine.llm, "pytrace"]))
+
+    def check_model(self, name: str | None) -> str:
+        """Return the model that a request names, or the first; `InputError` where there is none of that name."""
+        if name is None or name == "":
+            return self.models[0]
+        if name not in self.models:
+            raise InputError(f"there is no model {name[:80]!r} here; ask for {' or '.join(self.models)}, or leave it out")
+        return name
+
+    def ranks_by_pairs(self, model: str | None) -> bool:
+        """Whether a request is ranked by the cross-encoder."""
+        return self._pairs is not None and (not model or model == self.engine.cross_encoder_name)
+
+    def score_pairs(self, query: str, texts: Sequence[str]) -> list[Future[Any]]:
+        """Have the cross-encoder read each text with the query; float32 scores, in pieces."""
+        assert self._pairs is not None
+        pairs = [(query, text) for text in texts]
+        size = 32
+        self._pairs.check_room(sum(count_tokens(query + text, 512) for text in texts))
+        return [self._pairs.submit(pairs[start : start + size]) for start in range(0, len(pairs), size)]
+
+    def _score_pairs(self, batch: list[list[tuple[str, str]]]) -> list[Any]:
+        scores = checked_scores(self.engine.cross_encoder, [pair for piece in batch for pair in piece])
+        return np.split(scores, np.cumsum([len(piece) for piece in batch])[:-1])
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> list[Future[Vectors]]:
+        """Have texts encoded together with those of others, in pieces."""
+        self.encoder.check_room(texts, kind)
+        return self.encoder.submit(texts, kind)
+
+    def certify(self, request: messages.CertifyRequest) -> Future[list[Certificate]]:
+        """Certify responses against triples that come with them, or the service's graph."""
+        if request.facts is None and self._facts is None:
+            raise InputError(
+                "there is no graph to certify against; give facts, a list of [head, relation, tail], or start the service with --facts"
+            )
+        return self._other.submit(self._certify, request)
+
+    def _certify(self, request: messages.CertifyRequest) -> list[Certificate]:
+        base = self._facts
+        if request.facts is not None:
+            base = KnowledgeBase.in_memory([Triple(*fact) for fact in request.facts], self.encoder)
+        assert base is not None
+        responses = [
+            Response(each.id or str(number), each.question, each.text, tuple(each.answers))
+            for number, each in enumerate(request.responses, 1)
+        ]
+        return list(Certifier(base, self.encoder).certify(responses))
+
+    # ---- the index
+
+    def info(self) -> messages.InfoResponse:
+        """Say what this service has."""
+        with self.index.lease() as corpus:
+            passages, documents = len(corpus), corpus.index.documents
+        return messages.InfoResponse(
+            version=__version__,
+            documents=documents,
+            passages=passages,
+            encoder=self.encoder.name,
+            language_model=self.engine.llm,
+            cross_encoder=self.engine.cross_encoder_name,
+            methods=[
+                messages.MethodInfo(name=row.name, summary=row.summary)
+                for row in METHODS.values()
+                if row.name != GOLD and self._has(row.needs)
+            ],
+            read_only=self.settings.read_only,
+            facts=self._facts is not None,
+            formats=list(FORMATS),
+            max_body_bytes=self.settings.max_body,
+        )
+
+    def _has(self, needs: frozenset[str]) -> bool:
+        return "knowledge base" not in needs and (
+            "cross-encoder" not in needs or self.engine.cross_encoder_name is not None
+        )
+
+    def list_documents(self, offset: int, limit: int, query: str) -> Future[messages.DocumentsResponse]:
+        """List documents, those whose id, title or source has `query`."""
+        return self._other.submit(self._list, offset, min(limit, _ONCE), query.casefold())
+
+    def _list(self, offset: int, limit: int, query: str) -> messages.DocumentsResponse:
+        with self.index.lease() as corpus:
+            held: list[DocumentEntry] = []
+            total = 0
+            if query:
+                for entry in corpus.index.entries():
+                    if any(query in text.casefold() for text in (entry.title, entry.id, entry.source)):
+                        held += [entry] if offset <= total < offset + limit else []
+                        total += 1
+            else:
+                for segment in corpus.index.segments:
+                    segment.check()
+                    first, last = max(0, offset - total), min(segment.documents, offset + limit - total)
+                    held += [segment.entry_of(number) for number in range(first, last)]
+                    total += segment.documents
+        return messages.DocumentsResponse(total=total, offset=offset, documents=[self._listed(entry) for entry in held])
+
+    def _listed(self, entry: DocumentEntry) -> messages.ListedDocument:
+        return messages.ListedDocument(
+            id=entry.id,
+            title=entry.title,
+            source=entry.source,
+            passages=entry.passages,
+            metadata=entry.metadata,
+            pages=entry.source.lower().endswith(".pdf"),
+        )
+
+    def document(self, name: str) -> Future[messages.DocumentResponse]:
+        """Give a document to be read, by its id or that of one of its passages."""
+        return self._other.submit(self._document, name)
+
+    def _document(self, name: str) -> messages.DocumentResponse:
+        with self.index.lease() as corpus:
+            rows, entry = self._found(corpus, name)
+            passages = corpus.index.passages(rows)
+        return messages.DocumentResponse(
+            **_fields(self._listed(entry)), text=[_read(passage) for passage in sorted(passages, key=_start)]
+        )
+
+    @staticmethod
+    def _found(corpus: IndexedCorpus, name: str) -> tuple[list[int], DocumentEntry]:
+        """Return the rows of a document and what is known of it; `NotFoundError` where there is none."""
+        index = corpus.index
+        rows = index.rows_of(name)
+        if not rows and (row := index.row_of(name)) is not None:
+            rows = index.rows_of(document_id(index.passage(row)))
+        if not rows:
+            raise NotFoundError(f"there is no document or passage {name[:100]!r} in the index")
+        segment, local = index.place(rows[0])
+        return rows, segment.entry_of(int(segment["passages"][local]))
+
+    def page(self, name: str, page: int) -> Future[bytes]:
+        """Draw a page of a PDF document, from the file that it was read from."""
+        return self._other.submit(self._page, name, page)
+
+    def _page(self, name: str, page: int) -> bytes:
+        with self.index.lease() as corpus:
+            _, entry = self._found(corpus, name)
+        path = Path(entry.source)
+        try:
+            # Only what the index itself was made of is opened, and only while it is still such a file.
+            changed = path.stat().st_mtime
+        except (OSError, ValueError):
+            changed = 0.0
+        if path.suffix.lower() != ".pdf" or not changed:
+            raise NotFoundError(f"no pages of {entry.title[:100]!r} can be shown: it is no PDF file, or that is gone")
+        key = entry.source, page, changed
+        if (picture := self._pictures.get(key)) is None:
+            with self._drawing:  # one at a time: each takes a process
+                try:
+                    picture = self._pictures.get(key) or page_picture(path, page)
+                except DataError as error:
+                    raise NotFoundError(str(error).removeprefix(f"{path}: ")) from None
+                while len(self._pictures) >= _PICTURES:
+                    del self._pictures[next(iter(self._pictures))]
+                self._pictures[key] = picture
+        return picture
+
+    def neighbours(self, passage: str, limit: int) -> Future[messages.NeighboursResponse]:
+        """Return the passages that one is linked with."""
+        return self._other.submit(self._neighbours, passage, limit)
+
+    def _neighbours(self, name: str, limit: int) -> messages.NeighboursResponse:
+        with self.index.lease() as corpus:
+            row = corpus.index.row_of(name)
+            if row is None:
+                rows, _ = self._found(corpus, name)
+                row = rows[0]
+            linked = corpus.index.neighbours(row, limit)
+            passage, *others = corpus.index.passages([row, *(each.row for each in linked)])
+        return messages.NeighboursResponse(
+            id=passage.id,
+            title=passage.title,
+            neighbours=[
+                messages.Neighbour(
+                    id=other.id,
+                    document=document_id(other),
+                    title=other.title,
+                    name=each.name,
+                    forth=each.forth,
+                    back=each.back,
+                    where=other.citation(),
+                )
+                for each, other in zip(linked, others, strict=True)
+            ],
+        )
+
+    # ---- changes
+
+    def check_writable(self) -> None:
+        """Refuse changes of an index that is served to be read alone."""
+        if self.settings.read_only:
+            raise InputError("this service was started with --read-only; change the index with 'pytrace index'")
+
+    def add_rows(self, documents: Sequence[messages.GivenDocument]) -> Future[messages.ChangeResponse]:
+        """Add documents, or replace those with the same ids."""
+        self.check_writable()
+        return self._other.submit(self._add_rows, documents)
+
+    def _add_rows(self, documents: Sequence[messages.GivenDocument]) -> messages.ChangeResponse:
+        with self.documents.staging() as folder:
+            given = self.documents.read_rows(folder, documents, self._reading())
+            changes = self.index.submit(self.documents.addition(given))()
+        return _changed(changes, given.ids, given.warnings)
+
+    def add_file(self, folder: Path, name: str, staging: ExitStack) -> Future[messages.ChangeResponse]:
+        """Add the documents of a file that lies in a folder of `documents.staging` under its name, and end the staging."""
+        return self._other.submit(self._add_file, folder, name, staging)
+
+    def _add_file(self, folder: Path, name: str, staging: ExitStack) -> messages.ChangeResponse:
+        with staging:
+            try:
+                given = self.documents.read_file(folder / name, name, self._reading())
+            except DataError as error:
+                raise InputError(str(error).replace(f"{folder}/", "")) from None
+            changes = self.index.submit(self.documents.addition(given))()
+            return _changed(changes, given.ids, given.warnings)
+
+    def remove(self, ids: Sequence[str]) -> Future[messages.ChangeResponse]:
+        """Remove documents by their ids."""
+        self.check_writable()
+        return self._other.submit(self._remove, ids)
+
+    def _remove(self, ids: Sequence[str]) -> messages.ChangeResponse:
+        with self.index.lease() as corpus:
+            for name in ids:
+                if not corpus.index.rows_of(name):
+                    raise NotFoundError(f"there is no document {name[:100]!r} in the index, and nothing was removed")
+        return _changed(self.index.submit(self.documents.removal(ids))(), list(ids), [])
+
+    def _reading(self) -> ReadOptions:
+        """Return how documents of the index are read; filters are for what is on its disk."""
+        with self.index.lease() as corpus:
+            kept = dict(corpus.index.manifest.reading)
+        return msgspec.convert({name: kept[name] for name in ("language", "words", "overlap") if name in kept}, ReadOptions)
+
+    # ---- the service itself
+
+    def refresh_metrics(self) -> None:
+        """Bring gauges up to date."""
+        with self.index.lease() as corpus:
+            self.metrics.passages.set(len(corpus))
+        self.metrics.reloads.set(self.index.reloads)
+        waiting = {"encoder": self.encoder.waiting, "search": self._searches.waiting, "answers": self._asked}
+        for work, size in waiting.items():
+            self.metrics.waiting.labels(work).set(size)
+
+    @property
+    def ready(self) -> bool:
+        """Whether questions are taken in: the models are loaded, and the service is not being stopped."""
+        return self._warm and not self._stopping
+
+    def warm(self) -> None:
+        """Load the language model, so that the first question need not wait for it."""
+        self.engine.model.count_tokens("ready")
+        self._warm = True
+
+    def stop(self) -> None:
+        """Say that no more questions are taken in, so that others stop sending them."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """End what is under way, and free models and index."""
+        self._closing.set()
+        self._answering.shutdown(cancel_futures=True)
+        self._other.shutdown(cancel_futures=True)
+        self._searches.close()
+        if self._pairs is not None:
+            self._pairs.close()
+        self._watch.join()
+        self.index.close()
+        self.encoder.close()
+        self.engine.close()
+
+    def _observe_encoding(self, kind: str, items: int, seconds: float) -> None:
+        self.metrics.observe_batch(f"encoder {kind}", items, seconds)
+
+    def _watch_index(self) -> None:
+        """Follow an index that another process writes or replaces."""
+        last = ""
+        while not self._closing.wait(1.0):
+            try:
+                self.index.refresh()
+                last = ""
+            except PytraceError as error:
+                if str(error) != last:  # once, and not every second
+                    last = str(error)
+                    self.on_trouble(error)
+
+    def on_trouble(self, error: PytraceError) -> None:
+        """Is called where the index on the disk cannot be opened; the one before goes on being served."""
+
+
+def check_question(question: str) -> None:
+    """Refuse a question without words."""
+    if not question.strip():
+        raise InputError("the question is empty; ask something")
+
+
+def _fields(message: messages.Message) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in message.__struct_fields__}
+
+
+def _changed(changes: Changes, ids: list[str], warnings: list[str]) -> messages.ChangeResponse:
+    return messages.ChangeResponse(
+        added=changes.added,
+        replaced=changes.replaced,
+        removed=changes.removed,
+        unchanged=changes.unchanged,
+        encoded=changes.encoded,
+        ids=ids,
+        warnings=warnings,
+    )
+
+
+def _start(passage: Document) -> int:
+    return 0 if passage.origin is None else passage.origin.start
+
+
+def _read(passage: Document) -> messages.ReadPassage:
+    origin = passage.origin
+    return messages.ReadPassage(
+        id=passage.id,
+        title=passage.title,
+        headings=[] if origin is None else list(origin.headings),
+        page=None if origin is None else origin.page,
+        start=_start(passage),
+        sentences=list(passage.sentences),
+        starts=[] if origin is None else list(origin.sentences),
+        pages=[] if origin is None else list(origin.pages),
+        where=passage.citation(),
+    )
