@@ -146,9 +146,9 @@ export class Documents {
     return element(
       "p",
       { class: "tools paging" },
-      button("Before", Math.max(0, this.offset - PAGE), this.offset > 0),
+      button("Previous", Math.max(0, this.offset - PAGE), this.offset > 0),
       element("span", {}, `${this.offset + 1} to ${this.offset + shown} of ${total.toLocaleString("en")}`),
-      button("After", this.offset + PAGE, this.offset + shown < total),
+      button("Next", this.offset + PAGE, this.offset + shown < total),
     );
   }
 

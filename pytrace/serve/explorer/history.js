@@ -31,7 +31,7 @@ export function storeResult(result) {
 
 let show = () => {};
 
-/** Draw the pane; `shown(result)` is called with what is clicked. */
+/** Say what shows a stored result: `shown(result)` is called with what is clicked. */
 export function setUpHistory(shown) {
   show = shown;
 }

@@ -11,7 +11,7 @@ export function neighboursSection(passage, { read, found, close }) {
     "section",
     { class: "neighbours" },
     element("h3", { tabindex: "-1" }, `Neighbours of ${name}`),
-    element("button", { type: "button", class: "link", on: { click: close } }, "Take away"),
+    element("button", { type: "button", class: "link", on: { click: close } }, "Remove from graph"),
     body,
   );
   fill(passage, body, read, found);
@@ -38,8 +38,8 @@ async function fill(passage, body, read, found) {
 
 function row(neighbour, read) {
   const ways = [];
-  if (neighbour.forth > 0) ways.push(`leads there ${neighbour.forth.toFixed(2)}`);
-  if (neighbour.back > 0) ways.push(`leads back ${neighbour.back.toFixed(2)}`);
+  if (neighbour.forth > 0) ways.push(`links there ${neighbour.forth.toFixed(2)}`);
+  if (neighbour.back > 0) ways.push(`links back ${neighbour.back.toFixed(2)}`);
   return element(
     "li",
     {},

@@ -35,7 +35,7 @@ export function closePane() {
   const last = open.pop();
   if (!last) return;
   refresh();
-  const back = last.opener?.isConnected && last.opener.checkVisibility() ? last.opener : byId("question");
+  const back = last.opener?.isConnected && last.opener.checkVisibility() ? last.opener : byId("main");
   back.focus({ preventScroll: true });
 }
 
