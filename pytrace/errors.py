@@ -16,7 +16,9 @@
     ├── MissingDependencyError             an optional package is not installed; names the extra
     ├── VerificationError                  a bench found a kernel's answer to be wrong
     ├── StoreError                         a knowledge graph, run or cache on disk cannot be used
-    └── WorkerError                        a process that answered for this one ended before its time
+    │   └── LockedError                    another process is writing it
+    ├── WorkerError                        a process that answered for this one ended before its time
+    └── CancelledRequestError              a request was cancelled by whoever asked
 
 Each message is one sentence that says what is wrong, where, with the numbers, and what to do. Kernels raise plain
 ``ValueError`` and ``TypeError``, as NumPy does.
@@ -97,5 +99,13 @@ class StoreError(PytraceError):
     exit_code = 2
 
 
+class LockedError(StoreError):
+    """Another process is writing it."""
+
+
 class WorkerError(PytraceError):
     """A process that answered for this one ended before its time; what was in flight is lost, and nothing else."""
+
+
+class CancelledRequestError(PytraceError):
+    """A request was cancelled by whoever asked; its models do no more for it."""

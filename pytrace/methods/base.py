@@ -17,6 +17,7 @@ import msgspec
 
 from pytrace.errors import InputError
 from pytrace.models.language_model import LanguageModel
+from pytrace.models.request_context import current_request
 from pytrace.reader.answers import Reader, Reading
 from pytrace.records import Answer, Document, Evidence, Usage
 
@@ -56,6 +57,9 @@ class Stages:
         return all(model.deterministic for model in self._models)
 
     def _spent(self) -> Usage:
+        # What the models have spent in all is also others' where several requests share them.
+        if (request := current_request()) is not None:
+            return request.usage
         return sum((model.usage for model in self._models), Usage())
 
     @contextmanager
@@ -89,6 +93,8 @@ class Method(ABC):
     """A method with its two verbs; those that read what they select need `_select` alone."""
 
     name: str
+    on_evidence: Callable[[list[Evidence]], object] | None = None
+    """Is called by `answer` with what was selected, before an answer is read or thought of; who answers people shows it meanwhile."""
     _model: LanguageModel
     _reader: Reader
 
@@ -126,6 +132,8 @@ class Method(ABC):
         check_questions(questions, documents)
         stages = Stages(self._model, self._reader.model)
         selected = self._select(questions, documents, stages)
+        if self.on_evidence is not None:
+            self.on_evidence([one.evidence for one in selected])
         with stages.stage("read"):
             evidence, readings = self._read(questions, [one.evidence for one in selected])
         answers = make_answers(questions, evidence, readings, stages, self.name)

@@ -1,7 +1,9 @@
 """Runs many sequences through one llama.cpp context: rounds of what fits, shared prefixes decoded once.
 
 Calls of several threads go through together: whoever comes first drives the rounds, and what the others bring enters at
-the next one, so that one decode carries the scoring of one call and the generation of another.
+the next one, so that one decode carries the scoring of one call and the generation of another. Each call is charged to the
+request that it was made for, whichever thread drives, and leaves between two rounds once that is cancelled: its cells are
+freed, and what other requests have in progress goes on.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pytrace.models.llama.generation import Generation, Row
 from pytrace.models.llama.prefix_batch import Plan, Work, plan_round, sort_key
 from pytrace.models.llama.prefix_trie import Node, PrefixTrie, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
+from pytrace.models.request_context import RequestContext, current_request, request_context
 from pytrace.records import Usage
 
 # Texts written at once, if nothing else is said: more of them were no faster (`python -m benches.engine --only triples
@@ -34,12 +37,18 @@ ROUND_TOKENS = 512
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """The tasks of one call: how many are not finished, what went wrong with all of them, and what its own caller raised."""
+    """The tasks of one call: whom they are for, how many are not finished, what went wrong, and what its own caller raised."""
 
     unfinished: int = 0
+    request: RequestContext | None = None
     error: BaseException | None = None
     raised: BaseException | None = None
     abandoned: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for its tasks any more."""
+        return self.abandoned or (self.request is not None and self.request.cancelled)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -56,6 +65,8 @@ class Task(Work):
 
 # Who asks for the logits of a token, and at which of its positions.
 Requests = list[tuple[Task, int]]
+# For whom something is done; None stands for calls outside of any request.
+Payer = RequestContext | None
 # What `LlamaRuntime.decode` takes: tokens, positions, how many sequences each belongs to, where these stand, what is wanted.
 Arrays = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint64], NDArray[np.int8]]
 
@@ -86,6 +97,11 @@ class Scheduler:
         self._entering: list[Task] = []
         self._writing: list[Task] = []
         self._finished: list[Task] = []
+        # Whether a job may be over that has tasks in the lists above.
+        self._departing = False
+        # What was evaluated for whom since this time, for which nobody has been charged yet.
+        self._evaluated: dict[Payer, int] = {}
+        self._charged = 0.0
         self.usage = Usage()
 
     def run(self, tasks: list[Task]) -> None:
@@ -95,16 +111,29 @@ class Scheduler:
             raise ModelError(
                 "the model was called from a function that it had called itself; let that function return first"
             )
-        job = Job(len(tasks))
+        request = current_request()
+        job = Job(len(tasks), request)
         for task in tasks:
             task.job = job
-        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.tokens) for task in tasks)))
+        if request is None:
+            self._see_through(job, tasks)
+        else:
+            request.check()
+            with request.on_cancel(self._wake):
+                self._see_through(job, tasks)
+
+    def _see_through(self, job: Job, tasks: list[Task]) -> None:
+        """Wait until a job is finished, and drive the rounds whenever no other thread does."""
+        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.tokens) for task in tasks)), job.request)
         if not self._deterministic:
             with self._turn:
                 self._inbox += tasks
         try:
             while job.unfinished and job.error is None and job.raised is None:
                 with self._turn:
+                    if job.request is not None:
+                        job.request.check()
+                    self._runtime.check_open()
                     if self._driver is not None:
                         self._turn.wait()
                         continue
@@ -118,32 +147,56 @@ class Scheduler:
                     with self._turn:
                         self._driver = None
                         self._turn.notify_all()
+                        self._drop()
             if job.raised is not None:
                 raise job.raised
         except BaseException:
-            job.abandoned = True
+            with self._turn:
+                job.abandoned = self._departing = True
+                if self._driver is None:
+                    self._drop()
             raise
         if job.error is not None:
             raise ModelError(
                 f"a call of another thread failed while this one was decoded with it ({job.error}); ask again"
             ) from job.error
 
+    def _wake(self) -> None:
+        """Have every thread that waits look whether its request was cancelled, and the next round leave out what was."""
+        with self._turn:
+            self._departing = True
+            self._turn.notify_all()
+
     def close(self) -> None:
         """Wait for the round in progress, then free the model."""
         with self._turn:
             self._turn.wait_for(lambda: self._driver is None)
             self._runtime.close()
+            self._clear()  # those who wait are told that it is closed
 
-    def _spend(self, usage: Usage) -> None:
+    def _spend(self, usage: Usage, payer: Payer) -> None:
         with self._turn:
             self.usage += usage
+        if payer is not None:
+            payer.spend(usage)
+
+    def _spend_time(self, job: Job) -> None:
+        """Charge the time since the last call by the tokens evaluated in it; where there are none, the driver's own job."""
+        now = time.perf_counter()
+        seconds, self._charged = now - self._charged, now
+        evaluated, self._evaluated = self._evaluated or {job.request: 1}, {}
+        total = sum(evaluated.values())
+        for payer, tokens in evaluated.items():
+            self._spend(Usage(seconds=seconds * tokens / total), payer)
 
     def _drive(self, job: Job) -> None:
-        """Run rounds until a job is finished; what others asked for in the meantime stays in progress."""
-        started = time.perf_counter()
+        """Run rounds until a job is finished or over; what others asked for in the meantime stays in progress."""
+        self._charged = time.perf_counter()
         try:
             while job.unfinished:
                 self._take_in()
+                if job.over:  # its tasks are dropped; another thread drives on
+                    break
                 self._admit()
                 if not self._entering and not self._writing:
                     longest = max(len(task.tokens) + task.room for task in self._waiting)
@@ -152,12 +205,14 @@ class Scheduler:
                         "ask for a larger cache_tokens"
                     )
                 self._round()
-                self._retire(job)
+                self._retire()
+                self._spend_time(job)
+                self._hand_back()
         except BaseException as error:
             self._fail(error, job)
             raise
         finally:
-            self._spend(Usage(seconds=time.perf_counter() - started))
+            self._spend_time(job)
 
     def _take_in(self) -> None:
         """Let in what threads have brought since the last round, in an order in which neighbours share most."""
@@ -166,11 +221,25 @@ class Scheduler:
             new, self._inbox = self._inbox, []
         if new:
             self._waiting = sorted([*self._waiting, *new], key=_turn_of)
-        if any(task.job.abandoned for task in (*self._waiting, *self._writing)):
-            self._waiting = [task for task in self._waiting if not task.job.abandoned]
-            for task in [task for task in self._writing if task.job.abandoned]:
-                self._writing.remove(task)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of the tasks whose job is over, and of their cells; the driver's to do, or anybody's while there is none."""
+        with self._turn:
+            departing, self._departing = self._departing, False
+            if not departing:
+                return
+            self._inbox = [task for task in self._inbox if not task.job.over]
+        self._waiting = [task for task in self._waiting if not task.job.over]
+        writing, self._writing = self._writing, []
+        for task in writing:
+            if task.job.over:
                 self._release(task)
+                self._spend_generated(task)
+            else:
+                self._writing.append(task)
+        if len(self._writing) < len(writing):
+            self._settle()
 
     def _fail(self, error: BaseException, job: Job) -> None:
         """Empty the memory, of which nothing is known any more, and tell the other jobs in progress."""
@@ -178,10 +247,13 @@ class Scheduler:
             for task in (*self._inbox, *self._waiting, *self._entering, *self._writing, *self._finished):
                 if task.job is not job:
                     task.job.error = error
-            for tasks in (self._waiting, self._entering, self._writing, self._finished):
-                tasks.clear()
-            self._inbox = []
+            self._clear()
             self._reset()
+
+    def _clear(self) -> None:
+        for tasks in (self._waiting, self._entering, self._writing, self._finished):
+            tasks.clear()
+        self._inbox = []
 
     def _reset(self) -> None:
         self._runtime.clear()
@@ -264,7 +336,7 @@ class Scheduler:
             generation = task.generation
             assert generation is not None
             position = len(task.tokens) + len(generation.tokens) - 1
-            entries.add([generation.tokens[-1]], position, [task.sequence], [[(task, position)]])
+            entries.add([generation.tokens[-1]], position, [task], [[(task, position)]])
         entering = sorted(self._entering, key=lambda task: task.key)
         plan = plan_round(entering, [_shared_prefix(task) for task in entering]) if entering else Plan()
         for task, (source, end) in zip(entering, plan.sources, strict=True):
@@ -280,7 +352,7 @@ class Scheduler:
                 for position in range(segment.start, segment.end)
             ]
             tokens = entering[segment.owner].tokens[segment.start : segment.end].tolist()
-            entries.add(tokens, segment.start, [member.sequence for member in members], wanted)
+            entries.add(tokens, segment.start, members, wanted)
         self._decode(entries)
         for task in entering:
             assert task.source is not None
@@ -290,21 +362,25 @@ class Scheduler:
     def _decode(self, entries: _Entries) -> None:
         size = self._runtime.batch
         for start in range(0, len(entries.rows), size):
-            arrays, asked = entries.chunk(start, start + size)
+            arrays, asked, evaluated = entries.chunk(start, start + size)
             while not self._runtime.decode(*arrays):
                 if not self._trie.evict():
                     raise ModelError(
                         f"the cache of {self._runtime.cells} cells is full with {self._trie.cells} of them in prefixes; "
                         "ask for a larger cache_tokens"
                     )
-            self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1))
+            self._spend(Usage(evaluated_tokens=len(arrays[0]), batches=1), None)
+            for payer, tokens in evaluated.items():
+                self._evaluated[payer] = self._evaluated.get(payer, 0) + tokens
+                if payer is not None:
+                    payer.spend(Usage(evaluated_tokens=tokens, batches=1))
             for index, requests in asked:
                 row = self._runtime.logits(index)
                 for task, position in requests:
                     task.on_logits(position, row)
 
-    def _retire(self, job: Job) -> None:
-        """Let finished tasks go, keeping in memory what a later prompt may begin with; `job` is the driver's own."""
+    def _retire(self) -> None:
+        """Let finished tasks go, keeping in memory what a later prompt may begin with."""
         active, self._writing, self._entering = [*self._writing, *self._entering], [], []
         for task in active:
             if task.generation is not None and task.generation.finish is None:
@@ -316,22 +392,23 @@ class Scheduler:
             return
         self._settle()
         for task in self._finished:
-            if task.generation is not None:
-                self._spend(Usage(generated_tokens=len(task.generation.tokens)))
-            if task.on_finish is not None and task.job.raised is None:
+            self._spend_generated(task)
+            if task.on_finish is not None and not task.job.over:
                 try:
-                    task.on_finish()
-                except BaseException as error:
-                    if task.job is job:
-                        raise
-                    # Its own caller's fault, to be raised in its own thread.
+                    with request_context(task.job.request):
+                        task.on_finish()
+                except BaseException as error:  # noqa: BLE001 - its own caller's fault, to be raised in its own thread
                     task.job.raised = error
-                    task.job.abandoned = True
-        with self._turn:
-            for task in self._finished:
-                task.job.unfinished -= 1
-            self._finished.clear()
-            self._turn.notify_all()
+                    task.job.abandoned = self._departing = True
+
+    def _hand_back(self) -> None:
+        """Tell those who wait for the tasks that are finished."""
+        if self._finished:
+            with self._turn:
+                for task in self._finished:
+                    task.job.unfinished -= 1
+                self._finished.clear()
+                self._turn.notify_all()
 
     def _settle(self) -> None:
         """Evict what is over the budget, but not what the next task in line begins with."""
@@ -342,6 +419,10 @@ class Scheduler:
         self._trie.settle()
         needed.pins -= 1
 
+    def _spend_generated(self, task: Task) -> None:
+        if task.generation is not None:
+            self._spend(Usage(generated_tokens=len(task.generation.tokens)), task.job.request)
+
     def _release(self, task: Task) -> None:
         assert task.kept is not None
         self._trie.release(task.kept, task.sequence)
@@ -351,21 +432,23 @@ class _Entries:
     """The tokens of a round in the arrays that llama.cpp reads."""
 
     def __init__(self) -> None:
-        # Of each token: itself, its position, how many sequences it belongs to, where these stand, who wants its logits.
-        self.rows: list[tuple[int, int, int, int, Requests]] = []
+        # Of each token: itself, its position, how many sequences it belongs to, where these stand, who wants its logits, whom it
+        # is evaluated for.
+        self.rows: list[tuple[int, int, int, int, Requests, list[Payer]]] = []
         self._keep_alive: list[NDArray[np.int32]] = []
 
-    def add(self, tokens: list[int], start: int, sequences: list[int], wanted: list[Requests]) -> None:
+    def add(self, tokens: list[int], start: int, members: list[Task], wanted: list[Requests]) -> None:
         """Add consecutive tokens that belong to the same sequences; `wanted` has who asks for each one's logits."""
-        ids = np.array(sequences, dtype=np.int32)
+        ids = np.array([member.sequence for member in members], dtype=np.int32)
         self._keep_alive.append(ids)
-        count, address = len(sequences), ids.ctypes.data
+        count, address = len(members), ids.ctypes.data
+        payers = list(dict.fromkeys(member.job.request for member in members))
         for position, (token, requests) in enumerate(zip(tokens, wanted, strict=True), start):
-            self.rows.append((token, position, count, address, requests))
+            self.rows.append((token, position, count, address, requests, payers))
 
-    def chunk(self, start: int, end: int) -> tuple[Arrays, list[tuple[int, Requests]]]:
-        """Return the arrays of entries `start` to `end`, and who asks for which entry's logits."""
-        tokens, positions, counts, addresses, wanted = zip(*self.rows[start:end], strict=True)
+    def chunk(self, start: int, end: int) -> tuple[Arrays, list[tuple[int, Requests]], dict[Payer, int]]:
+        """Return the arrays of entries `start` to `end`, who asks for which entry's logits, and how many each is charged for."""
+        tokens, positions, counts, addresses, wanted, shared = zip(*self.rows[start:end], strict=True)
         arrays = (
             np.array(tokens, dtype=np.int32),
             np.array(positions, dtype=np.int32),
@@ -373,7 +456,12 @@ class _Entries:
             np.array(addresses, dtype=np.uint64),
             np.array([bool(requests) for requests in wanted], dtype=np.int8),
         )
-        return arrays, [(index, requests) for index, requests in enumerate(wanted) if requests]
+        evaluated: dict[Payer, int] = {}
+        for position, payers in zip(positions, shared, strict=True):
+            for payer in payers:  # who takes part is known, though others may pay
+                evaluated.setdefault(payer, 0)
+            evaluated[payers[position % len(payers)]] += 1
+        return arrays, [(index, requests) for index, requests in enumerate(wanted) if requests], evaluated
 
 
 def _turn_of(task: Task) -> tuple[bytes, int, bytes]:

@@ -1,7 +1,7 @@
 """Requests to one language model server: many at once, retried with care, and to no other host.
 
-A thread of its own runs the connections, so that a caller waits for plain results, may stop waiting at any moment (Ctrl-C),
-and hears of each result in its own thread.
+A thread of its own runs the connections, so that a caller waits for plain results, may stop waiting at any moment (Ctrl-C, or
+the request that it works for is cancelled), and hears of each result in its own thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from pytrace.errors import InputError, MissingDependencyError, PytraceError, ServerError, ServerTimeoutError
+from pytrace.models.request_context import current_request
 from pytrace.models.servers.http_messages import decoded, encoded, events, excerpt, retry_after
 
 T = TypeVar("T")
@@ -118,10 +119,14 @@ class HttpClient:
         if not self._close.alive:
             work.close()
             raise ServerError(closed)
+        request = current_request()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            yield future
+            with contextlib.nullcontext() if request is None else request.on_cancel(future.cancel):
+                yield future
         except concurrent.futures.CancelledError as error:
+            if request is not None:
+                request.check()
             raise ServerError(closed) from error
         except PytraceError as error:
             self._hide_key(error)

@@ -15,6 +15,7 @@ import msgspec
 from pytrace.errors import ContextOverflowError, InputError, ModelError
 from pytrace.models.base_model import BaseModel, GenerationRequest, check_bounds
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt, Style
+from pytrace.models.request_context import current_request
 from pytrace.models.servers.completions_server import CompletionsDialect, LlamaCppPythonDialect
 from pytrace.models.servers.dialects import Rendered, Sampling, ServerDialect
 from pytrace.models.servers.http_client import TIMEOUT, HttpClient
@@ -212,6 +213,8 @@ class RemoteModel(BaseModel, Closing):
     def _spend(self, usage: Usage) -> None:
         with self._lock:
             self.usage += usage
+        if (request := current_request()) is not None:
+            request.spend(usage)
 
 
 async def _meet(client: HttpClient, model: str | None, dialect: Dialect, top_tokens: int | None) -> ServerDialect:
