@@ -64,7 +64,8 @@ def evidence(seen: Evidence, documents: Mapping[str, Document], notes: Sequence[
             units.append(
                 messages.EvidenceUnit(
                     text=text,
-                    title=unit.title if isinstance(unit, TextUnit) else supporting_sentence(unit, documents),
+                    title=unit.title if isinstance(unit, TextUnit) else "" if document is None else document.title,
+                    sentence="" if isinstance(unit, TextUnit) else supporting_sentence(unit, documents),
                     id=unit.document_id,
                     sentence_index=unit.sentence,
                     where="" if document is None else document.citation(unit.sentence),

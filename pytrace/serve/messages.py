@@ -102,7 +102,9 @@ class AskRequest(Body, kw_only=True):
     """A question to be answered; with `stream` as server-sent events: seeds, chains, evidence, answer."""
 
     question: Question
-    method: Annotated[str, msgspec.Meta(max_length=500)] = "trace"
+    method: Annotated[
+        str, msgspec.Meta(max_length=500, description="How, `trace` for example; as the service was started if left out.")
+    ] = ""
     settings: Annotated[list[Annotated[str, msgspec.Meta(max_length=500)]], msgspec.Meta(max_length=64)] = []
     where: Filters = []
     passages: Annotated[
@@ -113,10 +115,14 @@ class AskRequest(Body, kw_only=True):
 
 
 class EvidenceUnit(Message, kw_only=True):
-    """A piece of evidence in words: a sentence, a passage or a triple, and the passage that it stands in."""
+    """A piece of evidence in words: a sentence, a passage or a triple, and the passage that it stands in.
+
+    `sentence` is the one that supports a triple.
+    """
 
     text: str
     title: str = ""
+    sentence: str = ""
     id: str = ""
     sentence_index: int = -1
     where: str = ""

@@ -1,6 +1,6 @@
 // A certificate: of what kind a response is and why, and each of its steps beside the graph's triples.
 
-import { element } from "./elements.js";
+import { element, placeLine } from "./elements.js";
 
 const KINDS = {
   faithful: ["good", "Faithful", "every step stands in the graph and leads on to the answer"],
@@ -26,7 +26,7 @@ export function certificateSection(certificate) {
   return element(
     "section",
     { class: "card certificate" },
-    element("h2", {}, "Certificate"),
+    element("h2", {}, certificate.id ? `Certificate of ${certificate.id}` : "Certificate"),
     element("p", { class: "verdict" }, badge(colour, kind), why ? ` ${sentence(why)}` : ""),
     certificate.reason ? element("p", { class: "reason" }, certificate.reason) : null,
     certificate.steps.length ? element("ol", { class: "certified" }, certificate.steps.map(step)) : null,
@@ -50,6 +50,6 @@ function step(certified) {
     element("p", {}, badge(colour, text), " ", element("span", { class: "said" }, certified.text)),
     element("p", { class: "reason" }, certified.reason, certified.follows ? "" : " It does not go on from the step before."),
     triple ? element("p", { class: "triple" }, "Nearest in the graph: ", [triple.head, triple.relation, triple.tail].join(" → ")) : null,
-    certified.source ? element("p", { class: "place" }, certified.source) : null,
+    placeLine(certified.source),
   );
 }

@@ -1,5 +1,7 @@
 // Which nodes and edges the chains of a result make, and where they stand: a column a hop, from the question to the answer.
 
+import { spelled } from "./elements.js";
+
 const GAP = 84; // between columns: room for a name on an edge
 const ROW_GAP = 26;
 const DOWN_GAP = 54; // between rows, where hops go from top to bottom
@@ -44,7 +46,7 @@ export function chainGraph(result, neighbours = new Map()) {
       const from = path[step.source] ?? "question";
       const id = nodeOf(step.id);
       node(id, { kind: "passage", label: step.title, passage: step, column: nodes.get(from).column + 1 });
-      edge(from, id, "link", step.name);
+      edge(from, id, "link", spelled(step.name, [step.title, ...chain.steps.map(({ sentence }) => sentence)]));
       path.push(id);
     }
     if (path.length > 1) ends.push(path.at(-1));

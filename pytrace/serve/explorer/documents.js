@@ -1,6 +1,6 @@
 // The documents of the index: a list with filter and pages, files added one after another, removal after a question.
 
-import { announce, arrowKeys, byId, count, element } from "./elements.js";
+import { announce, arrowKeys, byId, count, element, placeLine } from "./elements.js";
 import { furnish } from "./panes.js";
 import { get, remove, ServiceError, upload } from "./service.js";
 
@@ -102,7 +102,8 @@ export class Documents {
       "button",
       { type: "button", class: "row", on: { click: () => this.read({ document: document.id, title }) } },
       element("span", { class: "row-title" }, title),
-      element("span", { class: "row-facts" }, [document.source, count(document.passages, "passage")].filter(Boolean).join(" · ")),
+      placeLine(document.source),
+      element("span", { class: "row-facts" }, count(document.passages, "passage")),
     );
     const away = element("button", { type: "button", class: "link", "aria-label": `Remove ${title}`, on: { click: () => this.#confirm(item, document, away) } }, "Remove");
     item.append(open, this.info?.read_only ? "" : away);

@@ -54,6 +54,21 @@ export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
+/** Return where a passage stands, with the last two parts of the file's path; all of it shows beside the pointer. */
+export function placeLine(where) {
+  const short = where.replace(/^\/(?:[^/,]+\/)+(?=[^/,]+\/[^/,]+)/, "…/");
+  return where ? element("span", { class: "place", title: short === where ? null : where }, short) : null;
+}
+
+/** Write a name as one of the texts has it; links have their names in small letters. */
+export function spelled(name, texts) {
+  for (const text of texts) {
+    const start = text.toLowerCase().indexOf(name.toLowerCase());
+    if (name && start >= 0) return text.slice(start, start + name.length);
+  }
+  return name;
+}
+
 /** Return whether the reader of the page wants nothing to move. */
 export function still() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;

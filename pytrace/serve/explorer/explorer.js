@@ -50,7 +50,7 @@ function fillMethods() {
   const answers = info.methods.length > 0 && info.language_model !== "";
   select.closest("label").hidden = !answers;
   byId("submit").hidden = !answers || running !== null;
-  byId("certify-choice").hidden = !answers || !info.facts;
+  byId("certify-choice").hidden = !answers;
   summarize();
 }
 

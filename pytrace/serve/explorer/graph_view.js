@@ -1,7 +1,7 @@
 // The graph as Cytoscape draws it. It is a picture of the list of chains, which has all of it as text; so it needs no keys.
 
 /* global cytoscape */
-import { byId, still } from "./elements.js";
+import { byId, spelled, still } from "./elements.js";
 import { chainGraph, fitted, nodeOf, place } from "./chain_graph.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
@@ -165,7 +165,7 @@ export class GraphView {
       this.box.style.cursor = passage ? "pointer" : "";
       const words = passage?.sentence ?? passage?.text;
       this.caption.textContent = words ? `${label}: ${words}` : label;
-      if (kind === "neighbour") this.caption.textContent = `${label}, linked by the name “${passage.name}”`;
+      if (kind === "neighbour") this.caption.textContent = `${label}, linked by the name “${spelled(passage.name, [label])}”`;
     });
     this.cy.on("mouseout", "node", () => {
       this.box.style.cursor = "";

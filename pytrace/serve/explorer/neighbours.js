@@ -1,6 +1,6 @@
 // The passages that one is linked with: as a list here, and in the graph.
 
-import { arrowKeys, element } from "./elements.js";
+import { arrowKeys, element, spelled } from "./elements.js";
 import { get } from "./service.js";
 
 /** Return a section that fills itself; `found(list)` is told what there is, `close()` that it is no longer wanted. */
@@ -30,13 +30,13 @@ async function fill(passage, body, read, found) {
     body.replaceChildren(element("p", { class: "empty" }, "No other passage shares a name with it."));
     return;
   }
-  const list = element("ul", { class: "rows compact" }, neighbours.map((neighbour) => row(neighbour, read)));
+  const list = element("ul", { class: "rows compact" }, neighbours.map((neighbour) => row(neighbour, passage.title, read)));
   arrowKeys(list, "button.row");
   body.replaceChildren(list);
   found(neighbours);
 }
 
-function row(neighbour, read) {
+function row(neighbour, name, read) {
   const ways = [];
   if (neighbour.forth > 0) ways.push(`links there ${neighbour.forth.toFixed(2)}`);
   if (neighbour.back > 0) ways.push(`links back ${neighbour.back.toFixed(2)}`);
@@ -47,7 +47,7 @@ function row(neighbour, read) {
       "button",
       { type: "button", class: "row", on: { click: () => read(neighbour) } },
       element("span", { class: "row-title" }, neighbour.title || "Untitled"),
-      element("span", { class: "row-facts" }, [neighbour.name ? `by the name “${neighbour.name}”` : "", ...ways].filter(Boolean).join(" · ")),
+      element("span", { class: "row-facts" }, [neighbour.name ? `by the name “${spelled(neighbour.name, [neighbour.title, name])}”` : "", ...ways].filter(Boolean).join(" · ")),
     ),
   );
 }

@@ -1,6 +1,6 @@
 // A passage where it stands: its document as a whole, the sentence marked, and the picture of its page where there are pages.
 
-import { byId, count, element, still } from "./elements.js";
+import { byId, count, element, placeLine, still } from "./elements.js";
 import { furnish, openPane } from "./panes.js";
 import { get, picture } from "./service.js";
 
@@ -50,7 +50,7 @@ function draw(read, place, found, signal) {
 
 function facts(read) {
   const known = Object.entries(read.metadata ?? {}).map(([name, value]) => `${name}: ${value}`);
-  return element("p", { class: "place" }, [read.source, count(read.passages, "passage"), ...known].filter(Boolean).join(" · "));
+  return element("div", { class: "about" }, placeLine(read.source), element("p", { class: "place" }, [count(read.passages, "passage"), ...known].join(" · ")));
 }
 
 function pageOf(read, place) {

@@ -1,7 +1,7 @@
 // What was found for one question: stages, answer, certificate, chains, evidence and passages, each put in when it arrives.
 
 import { certificateSection } from "./certificates.js";
-import { arrowKeys, byId, count, duration, element } from "./elements.js";
+import { arrowKeys, byId, count, duration, element, placeLine, spelled } from "./elements.js";
 import { GraphView } from "./graph_view.js";
 import { neighboursSection } from "./neighbours.js";
 import { ASK, SEARCH, Stages } from "./stages.js";
@@ -114,13 +114,16 @@ export class ResultView {
       "li",
       {},
       element("h3", {}, `Chain ${index + 1} `, element("span", { class: "soft" }, `probability ${probability}`)),
-      element("ol", { class: "thread" }, chain.steps.map((step) => this.#step(step))),
+      element("ol", { class: "thread" }, chain.steps.map((step) => this.#step(step, chain))),
     );
   }
 
-  #step(step) {
+  #step(step, chain) {
     let from = "found by the question";
-    if (step.source > 0) from = step.name ? `named “${step.name}” in step ${step.source}` : `from step ${step.source}`;
+    if (step.source > 0) {
+      const name = spelled(step.name, [step.title, chain.steps[step.source - 1].sentence]);
+      from = name ? `named “${name}” in step ${step.source}` : `from step ${step.source}`;
+    }
     return element(
       "li",
       { "data-passage": step.id },
@@ -129,7 +132,7 @@ export class ResultView {
         { type: "button", class: "step", on: { click: () => this.read(step) } },
         element("span", { class: "row-title" }, step.title || "Untitled", " ", element("span", { class: "soft" }, from)),
         element("q", {}, step.sentence),
-        element("span", { class: "place" }, step.where),
+        placeLine(step.where),
       ),
       element(
         "button",
@@ -181,7 +184,7 @@ export class ResultView {
     const words = [
       unit.title ? element("span", { class: "row-title" }, unit.title) : null,
       element("q", {}, unit.text),
-      unit.where ? element("span", { class: "place" }, unit.where) : null,
+      placeLine(unit.where),
     ];
     if (!unit.id) return element("li", {}, element("div", { class: "step" }, words));
     return element("li", {}, element("button", { type: "button", class: "step", on: { click: () => this.read(unit) } }, words));
@@ -243,7 +246,7 @@ function passageList(passages, read) {
             { type: "button", class: "row", on: { click: () => read(passage) } },
             element("span", { class: "row-title" }, passage.title || "Untitled", " ", element("span", { class: "soft" }, passage.score.toFixed(3))),
             element("span", { class: "excerpt" }, passage.text),
-            element("span", { class: "place" }, passage.where),
+            placeLine(passage.where),
           ),
         ),
       );
