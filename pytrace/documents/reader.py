@@ -225,7 +225,9 @@ def _read(
                     report.add_bad(path, error)
     if not report.documents and parts == 1:
         reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
-        message = f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(FORMATS)}"
+        message = (
+            f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(FORMATS)}"
+        )
         if report.filtered:
             filters = ", ".join(f"{each.field}{each.comparison}{each.value}" for each in reading.filters)
             message = f"none of {report.filtered} documents matches {filters}; 'pytrace docs show' says what they say of themselves"

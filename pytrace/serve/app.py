@@ -50,7 +50,9 @@ async def metrics(service: Service, request: Request) -> Response:
 
 SERVICE_ROWS = (
     RouteRow("GET", "/health", "Say that the process answers.", health, "service"),
-    RouteRow("GET", "/ready", "Say whether questions are taken in (200), or not yet or no more (503).", ready, "service"),
+    RouteRow(
+        "GET", "/ready", "Say whether questions are taken in (200), or not yet or no more (503).", ready, "service"
+    ),
     RouteRow("GET", "/metrics", "Give metrics in Prometheus's text format.", metrics, "service", answer="text/plain"),
 )
 ROWS = (*own_api.ROWS, *others_api.ROWS, *SERVICE_ROWS)
@@ -131,7 +133,10 @@ def _file(name: str) -> Response:
     """Return a file of the explorer; what is no plain name of one is not there."""
     folder = resources.files(__package__) / _EXPLORER
     parts = name.split("/")
-    if not all(part and part.strip(".") and "\\" not in part and "\x00" not in part for part in parts) or len(parts) > 2:
+    if (
+        not all(part and part.strip(".") and "\\" not in part and "\x00" not in part for part in parts)
+        or len(parts) > 2
+    ):
         raise HTTPException(404)
     try:
         content = folder.joinpath(*parts).read_bytes()

@@ -136,7 +136,7 @@ class Batcher(Closing, Generic[Item, Result]):
     def _do(self, items: list[Item], futures: list[Future[Result]]) -> None:
         try:
             results = self._work(items)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # it is whoever's who waits for the result
             if len(items) == 1:
                 futures[0].set_exception(error)
                 return

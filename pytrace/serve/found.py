@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pytrace.certify.certificate_records import Certificate
-from pytrace.records import Answer, Document, Evidence, TextUnit
 from pytrace.reader.evidence import supporting_sentence
+from pytrace.records import Answer, Document, Evidence, TextUnit
 from pytrace.retrieval.hops import PassageChain, PassageRanking, chain_evidence
 from pytrace.retrieval.passages.segment import document_id
 from pytrace.serve import messages

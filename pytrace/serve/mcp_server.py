@@ -37,7 +37,8 @@ _OPEN = 3600.0
 
 _QUESTION = Annotated[str, Field(description="A question in plain words.", min_length=1, max_length=8192)]
 _WHERE = Annotated[
-    list[str] | None, Field(description="Only documents that say so of themselves, such as 'date>=2020'.", max_length=16)
+    list[str] | None,
+    Field(description="Only documents that say so of themselves, such as 'date>=2020'.", max_length=16),
 ]
 
 
@@ -62,11 +63,15 @@ def make_server(service: Service) -> MCPServer[Any]:
 
     async def ask(
         question: _QUESTION,
-        method: Annotated[str, Field(description="How: trace, trace-doc, rag, ks-llm, scope-coe, cot and others.", max_length=500)] = "",
+        method: Annotated[
+            str, Field(description="How: trace, trace-doc, rag, ks-llm, scope-coe, cot and others.", max_length=500)
+        ] = "",
         where: _WHERE = None,
     ) -> dict[str, Any]:
         """Answer a question with the local language model, and give the evidence that it read."""
-        body = _checked(messages.AskRequest, question=question, method=method or service.method.label, where=where or [])
+        body = _checked(
+            messages.AskRequest, question=question, method=method or service.method.label, where=where or []
+        )
         context = RequestContext()
         future = service.ask(body, lambda *_: None, context)
         answer = await cancelling(wait_for(future), context, future)
@@ -75,10 +80,15 @@ def make_server(service: Service) -> MCPServer[Any]:
 
     async def certify(
         question: _QUESTION,
-        response: Annotated[str, Field(description="The chain of thought to check, a step a line.", max_length=200_000)],
+        response: Annotated[
+            str, Field(description="The chain of thought to check, a step a line.", max_length=200_000)
+        ],
         facts: Annotated[
             list[tuple[str, str, str]] | None,
-            Field(description="Triples (head, relation, tail) to check against; the service's graph if left out.", max_length=5000),
+            Field(
+                description="Triples (head, relation, tail) to check against; the service's graph if left out.",
+                max_length=5000,
+            ),
         ] = None,
     ) -> dict[str, Any]:
         """Check a chain of thought step by step against facts: which steps are supported, and whether they lead to the answer."""
@@ -94,7 +104,9 @@ def make_server(service: Service) -> MCPServer[Any]:
         return _plain(await wait_for(service.neighbours(passage, limit)))
 
     async def list_documents(
-        query: Annotated[str, Field(description="Only documents whose title, id or source has this.", max_length=500)] = "",
+        query: Annotated[
+            str, Field(description="Only documents whose title, id or source has this.", max_length=500)
+        ] = "",
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1, le=1000)] = 50,
     ) -> dict[str, Any]:
@@ -105,7 +117,7 @@ def make_server(service: Service) -> MCPServer[Any]:
         server.tool()(_told(tool))
 
     async def passage(id: str) -> str:
-        """A document of the index, or one passage of it, as text."""
+        """Give a document of the index, or one passage of it, as text."""
         try:
             document = await wait_for(service.document(id))
         except NotFoundError as error:
@@ -149,7 +161,9 @@ def serve_streams(service: Service) -> None:
     asyncio.run(make_server(service).run_stdio_async())
 
 
-def _told(tool: Callable[..., Coroutine[Any, Any, dict[str, Any]]]) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
+def _told(
+    tool: Callable[..., Coroutine[Any, Any, dict[str, Any]]],
+) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
     """Return a tool that tells an assistant what was wrong, where it was written for somebody to read."""
 
     @wraps(tool)

@@ -103,12 +103,14 @@ class AskRequest(Body, kw_only=True):
 
     question: Question
     method: Annotated[
-        str, msgspec.Meta(max_length=500, description="How, `trace` for example; as the service was started if left out.")
+        str,
+        msgspec.Meta(max_length=500, description="How, `trace` for example; as the service was started if left out."),
     ] = ""
     settings: Annotated[list[Annotated[str, msgspec.Meta(max_length=500)]], msgspec.Meta(max_length=64)] = []
     where: Filters = []
     passages: Annotated[
-        int, msgspec.Meta(ge=1, le=100, description="How many passages the method is given, those nearest to the question.")
+        int,
+        msgspec.Meta(ge=1, le=100, description="How many passages the method is given, those nearest to the question."),
     ] = 20
     certify: bool = False
     stream: bool = False
@@ -377,9 +379,10 @@ class TeiRank(Message, kw_only=True, omit_defaults=True):
 class EmbeddingsRequest(Message, kw_only=True):
     """Texts to be made vectors of, as OpenAI's clients send them; `input_type` "query" encodes questions."""
 
-    input: Annotated[str, msgspec.Meta(max_length=200_000)] | Annotated[
-        list[Text], msgspec.Meta(min_length=1, max_length=2048)
-    ]
+    input: (
+        Annotated[str, msgspec.Meta(max_length=200_000)]
+        | Annotated[list[Text], msgspec.Meta(min_length=1, max_length=2048)]
+    )
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None

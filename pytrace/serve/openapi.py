@@ -23,9 +23,10 @@ _FAILURES = {
 
 def openapi(rows: tuple[RouteRow, ...], *, with_key: bool) -> dict[str, Any]:
     """Return the document, OpenAPI 3.1."""
-    structs = {row.body for row in rows if row.body is not None}
+    structs: set[type[msgspec.Struct]] = {row.body for row in rows if row.body is not None}
     structs |= {row.answer for row in rows if not isinstance(row.answer, str)}
-    ordered = sorted((*structs, ErrorResponse), key=lambda struct: struct.__name__)
+    named = {struct.__name__: struct for struct in (*structs, ErrorResponse)}
+    ordered = [named[name] for name in sorted(named)]
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -75,7 +76,9 @@ def _operation(row: RouteRow) -> dict[str, Any]:
             given["example"] = row.example
         sent: dict[str, Any] = {"application/json": given}
         if row.raw:
-            sent["application/octet-stream"] = {"schema": {"type": "string", "format": "binary", "description": row.raw}}
+            sent["application/octet-stream"] = {
+                "schema": {"type": "string", "format": "binary", "description": row.raw}
+            }
         operation["requestBody"] = {"required": True, "content": sent}
     return operation
 

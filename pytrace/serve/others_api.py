@@ -144,7 +144,12 @@ async def chat(service: Service, request: Request) -> Response:
         answer = await cancelling(wait_for(future), context, future)
         text = answer.answer or "(no answer)"
         usage = _usage(answer)
-        message = {"role": "assistant", "content": text, "refusal": None, "annotations": _sources(answer.evidence, text)}
+        message = {
+            "role": "assistant",
+            "content": text,
+            "refusal": None,
+            "annotations": _sources(answer.evidence, text),
+        }
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         return json_response(
             {"id": id, "object": "chat.completion", "created": made, "model": name, "choices": [choice], "usage": usage}
@@ -152,9 +157,10 @@ async def chat(service: Service, request: Request) -> Response:
     stages = Stages(service, asked, context)
     counted = bool((body.stream_options or {}).get("include_usage"))
 
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
-        choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
-        return _data({"id": id, "object": "chat.completion.chunk", "created": made, "model": name, "choices": choices})
+    def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
+        choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+        head = {"id": id, "object": "chat.completion.chunk", "created": made, "model": name}
+        return _data({**head, "choices": choices, **more})
 
     async def chunks() -> AsyncIterator[bytes]:
         evidence: messages.FoundEvidence | None = None
@@ -173,11 +179,8 @@ async def chat(service: Service, request: Request) -> Response:
                         yield chunk({"annotations": _sources(evidence, text)})
                     yield chunk({}, "stop")
                     if counted:
-                        usage = _usage(stage[1])
-                        yield _data(
-                            {"id": id, "object": "chat.completion.chunk", "created": made, "model": name, "choices": [], "usage": usage}
-                        )
-        except Exception as error:
+                        yield chunk(None, usage=_usage(stage[1]))
+        except Exception as error:  # noqa: BLE001  # what was begun can end in no other status
             yield _data({"error": {"message": public_message(error), "type": type(error).__name__}})
         yield b"data: [DONE]\n\n"
 
@@ -205,7 +208,9 @@ def _last_question(conversation: Sequence[messages.ChatMessage]) -> str:
     if content is None or not content.strip():
         raise InputError("there is no message of the user with a text; the last one is the question")
     if len(content) > 8192:
-        raise InputError(f"the last message has {len(content):,} characters, and a question may have 8,192; ask a shorter one")
+        raise InputError(
+            f"the last message has {len(content):,} characters, and a question may have 8,192; ask a shorter one"
+        )
     return content
 
 
@@ -232,7 +237,7 @@ def _sources(evidence: messages.FoundEvidence, text: str) -> list[dict[str, Any]
     ]
 
 
-def _usage(answer: messages.FoundAnswer) -> dict[str, int]:
+def _usage(answer: messages.FoundAnswer | messages.AskResponse) -> dict[str, int]:
     prompt = sum(usage.prompt_tokens for usage in answer.usage.values())
     written = sum(usage.generated_tokens for usage in answer.usage.values())
     return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from pytrace.errors import InputError, StoreError
+from pytrace.errors import InputError, PytraceError, StoreError
 from pytrace.models.request_context import RequestContext
 from pytrace.serve import found as says
 from pytrace.serve import messages
@@ -97,9 +97,8 @@ class Stages:
         try:
             while True:
                 taking = asyncio.ensure_future(self._queue.get())
-                done, _ = await asyncio.wait(
-                    {taking, self._answer}, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED
-                )
+                both: set[asyncio.Future[Any]] = {taking, self._answer}
+                done, _ = await asyncio.wait(both, timeout=_KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
                 if taking in done:
                     yield taking.result()
                     continue
@@ -120,15 +119,13 @@ class Stages:
         try:
             async for stage in self.each():
                 yield b": still there\n\n" if stage is None else event(*stage)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # what was begun can end in no other status
             detail = messages.ErrorDetail(message=public_message(error), type=type(error).__name__)
             yield event("error", detail)
 
 
 def public_message(error: Exception) -> str:
     """Return what a client is told of an error in the middle of a stream."""
-    from pytrace.errors import PytraceError
-
     return str(error) if isinstance(error, PytraceError) else "the service failed; its log has more"
 
 

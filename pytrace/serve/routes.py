@@ -27,7 +27,7 @@ class Parameter(NamedTuple):
     """A parameter of an address: its type, what it is for, and the value that it has where none is given; None: it must be."""
 
     name: str
-    kind: type[str] | type[int]
+    kind: type[str | int]
     help: str
     default: str | int | None = None
     least: int = 0
@@ -100,7 +100,9 @@ def check_text(value: Any) -> None:
         item = stack.pop()
         if isinstance(item, str):
             if "\x00" in item or not (item.isascii() or _is_text(item)):
-                raise InputError("a text has characters that are no text (NUL, or half of a surrogate pair); leave them out")
+                raise InputError(
+                    "a text has characters that are no text (NUL, or half of a surrogate pair); leave them out"
+                )
         elif isinstance(item, msgspec.Struct):
             stack.extend(getattr(item, name) for name in item.__struct_fields__)
         elif isinstance(item, dict):

@@ -182,6 +182,4 @@ class ServedIndex(Closing):
 def check_index(directory: Path) -> None:
     """Refuse a directory that holds no index."""
     if not (directory / MANIFEST).is_file():
-        raise StoreError(
-            f"there is no index at {directory}; build one: 'pytrace index build {directory} --docs PATH'"
-        )
+        raise StoreError(f"there is no index at {directory}; build one: 'pytrace index build {directory} --docs PATH'")

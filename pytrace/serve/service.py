@@ -69,7 +69,7 @@ class _Question(NamedTuple):
     where: tuple[str, ...]
 
     @property
-    def count(self) -> int:
+    def ranked(self) -> int:
         """How many passages are ranked."""
         return max(self.chains, self.passages)
 
@@ -140,6 +140,8 @@ class Service(Closing):
         self._drawing = threading.Lock()
         self._warm = self._stopping = False
         self._closing = threading.Event()
+        self.on_trouble: Callable[[PytraceError], object] = lambda _: None
+        """Is called where the index on the disk cannot be opened; the one before goes on being served."""
         self._watch = threading.Thread(target=self._watch_index, name="watch of the index", daemon=True)
         self._watch.start()
 
@@ -158,7 +160,7 @@ class Service(Closing):
         results: list[Found | Exception] = [DataError("nothing was found")] * len(batch)
         alike: dict[tuple[tuple[str, ...], int], list[int]] = {}
         for number, question in enumerate(batch):
-            alike.setdefault((question.where, question.count), []).append(number)
+            alike.setdefault((question.where, question.ranked), []).append(number)
         with self.index.lease() as corpus:
             for (where, count), numbers in alike.items():
                 try:
@@ -182,7 +184,9 @@ class Service(Closing):
             raise InputError("gold reads what a data set says is right, which 'pytrace eval' alone knows; use rag")
         for override in (*request.settings, *method.overrides):
             if setting_name(override).endswith("_file"):
-                raise InputError(f"{setting_name(override)} names a file of the server, which requests may not; leave it out")
+                raise InputError(
+                    f"{setting_name(override)} names a file of the server, which requests may not; leave it out"
+                )
         with self._lock:
             waiting = self._asked - self.settings.answering
             if waiting >= self.settings.waiting:
@@ -270,7 +274,9 @@ class Service(Closing):
         if name is None or name == "":
             return self.models[0]
         if name not in self.models:
-            raise InputError(f"there is no model {name[:80]!r} here; ask for {' or '.join(self.models)}, or leave it out")
+            raise InputError(
+                f"there is no model {name[:80]!r} here; ask for {' or '.join(self.models)}, or leave it out"
+            )
         return name
 
     def ranks_by_pairs(self, model: str | None) -> bool:
@@ -500,7 +506,9 @@ class Service(Closing):
         """Return how documents of the index are read; filters are for what is on its disk."""
         with self.index.lease() as corpus:
             kept = dict(corpus.index.manifest.reading)
-        return msgspec.convert({name: kept[name] for name in ("language", "words", "overlap") if name in kept}, ReadOptions)
+        return msgspec.convert(
+            {name: kept[name] for name in ("language", "words", "overlap") if name in kept}, ReadOptions
+        )
 
     # ---- the service itself
 
@@ -554,9 +562,6 @@ class Service(Closing):
                 if str(error) != last:  # once, and not every second
                     last = str(error)
                     self.on_trouble(error)
-
-    def on_trouble(self, error: PytraceError) -> None:
-        """Is called where the index on the disk cannot be opened; the one before goes on being served."""
 
 
 def check_question(question: str) -> None:

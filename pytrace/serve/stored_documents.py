@@ -134,7 +134,7 @@ class StoredDocuments:
         """Return the change that removes documents, and the files that hold none any more, where these are ours."""
 
         def apply(writer: IndexWriter) -> None:
-            left, emptied = set(), set()
+            left, emptied = set[Path](), set[Path]()
             wanted = set(ids)
             for entry in writer.entries() if self.folder.exists() else ():
                 if self.holds(entry.source):

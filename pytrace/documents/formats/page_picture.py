@@ -73,7 +73,7 @@ def _draw(path: str, page: int) -> int:
         width, height = sheet.get_size()
         scale = min(_WIDTH / width, (_MOST_PIXELS / (width * height)) ** 0.5)
         sheet.render(scale=scale).to_pil().convert("RGB").save(sys.stdout.buffer, "PNG")
-    except Exception:  # whatever a broken file makes the library raise
+    except Exception:  # noqa: BLE001  # whatever a broken file makes the library raise
         return _UNREADABLE
     return 0
 
