@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from pytrace.serve.settings import ServeSettings
 
 INDEX = option("An index that 'pytrace index build' made.", metavar="DIR")
-FACTS = option(
-    "A graph to certify against where none comes with a request, as for 'pytrace certify'.", metavar="KG"
-)
+FACTS = option("A graph to certify against where none comes with a request, as for 'pytrace certify'.", metavar="KG")
 METHOD = option("How questions are answered where they do not say.", metavar="NAME[:SETTING=VALUE,…]", default="trace")
 
 
@@ -41,7 +39,9 @@ class Serve(Command):
     answering: int = option("Questions that are answered with the language model at once.", ge=1, le=64, default=16)
     waiting: int = option("Questions that may wait for that; more are told to come again.", ge=0, le=10_000, default=64)
     rate: int = option("Requests a minute of each key, or address without keys; 0: any number.", ge=0, default=0)
-    grace: float = option("Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0)
+    grace: float = option(
+        "Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0
+    )
     log_texts: bool = option("Write questions to the log, which otherwise has none.")
     models: Engine = MODELS
 
@@ -79,9 +79,7 @@ class Serve(Command):
         return 0
 
 
-def make_service(
-    models: Engine, index: Path, settings: ServeSettings, *, facts: Path | None, method: str
-) -> Service:
+def make_service(models: Engine, index: Path, settings: ServeSettings, *, facts: Path | None, method: str) -> Service:
     """Open an index with its models."""
     from pytrace.serve.served_index import check_index
     from pytrace.serve.service import Service

@@ -59,7 +59,7 @@ _HEADERS = [
                 b"base-uri 'none'",
                 b"form-action 'none'",
                 b"frame-ancestors 'none'",
-            )  # fmt: skip
+            )
         ),
     ),
 ]

@@ -25,8 +25,7 @@ def openapi(rows: tuple[RouteRow, ...], *, with_key: bool) -> dict[str, Any]:
     """Return the document, OpenAPI 3.1."""
     structs: set[type[msgspec.Struct]] = {row.body for row in rows if row.body is not None}
     structs |= {row.answer for row in rows if not isinstance(row.answer, str)}
-    named = {struct.__name__: struct for struct in (*structs, ErrorResponse)}
-    ordered = [named[name] for name in sorted(named)]
+    ordered = sorted([*structs, ErrorResponse], key=str)
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:

@@ -180,7 +180,10 @@ class PassageIndex(Closing):
         order = np.argsort(-(links.forth + links.back), kind="stable")[:count].tolist()
         return [
             Neighbour(
-                int(links.rows[at]), graph.table.name(int(links.names[at])), float(links.forth[at]), float(links.back[at])
+                int(links.rows[at]),
+                graph.table.name(int(links.names[at])),
+                float(links.forth[at]),
+                float(links.back[at]),
             )
             for at in order
         ]
