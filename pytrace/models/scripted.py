@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytrace.errors import LogitsUnavailableError
 from pytrace.models.base_model import BaseModel, GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore, OptionScores, Prompt
+from pytrace.models.request_context import current_request
 from pytrace.records import Usage
 
 _WORD = re.compile(r"\w+")
@@ -132,8 +133,13 @@ class ScriptedModel(BaseModel):
         text = prompt if isinstance(prompt, str) else prompt.plain()
         words = self.count_tokens(text)
         self.prompts.append(text)
-        self.usage += Usage(calls=1, prompt_tokens=words, evaluated_tokens=words)
+        self._spend(Usage(calls=1, prompt_tokens=words, evaluated_tokens=words))
         return text
+
+    def _spend(self, usage: Usage) -> None:
+        self.usage += usage
+        if (request := current_request()) is not None:
+            request.spend(usage)
 
     def _complete(self, prompt: str, limit: int, stop: Sequence[str]) -> Completion:
         if callable(self._answers):
@@ -147,7 +153,7 @@ class ScriptedModel(BaseModel):
             text, finish = text[: min(cuts)], "stop"
         if self.count_tokens(text) > limit:
             text, finish = " ".join(text.split()[:limit]), "length"
-        self.usage += Usage(generated_tokens=self.count_tokens(text))
+        self._spend(Usage(generated_tokens=self.count_tokens(text)))
         return Completion(text, self.count_tokens(text), finish, 0.0)
 
 

@@ -22,7 +22,7 @@ _SOONEST, _LATEST_RETRY = 1, 60
 
 
 class Batcher(Closing, Generic[Item, Result]):
-    """A thread that does what is asked of it in batches: all that waits, up to `budget` by `size`, goes together.
+    """Threads that do what is asked of it in batches: all that waits, up to `budget` by `size`, goes together.
 
     There is no time to wait for others: a batch begins when the one before has ended. Whoever cancels a future that has not
     begun takes its item out of the line.
@@ -40,6 +40,8 @@ class Batcher(Closing, Generic[Item, Result]):
         What may wait before more is refused.
     name
         What is done, as messages and metrics name it.
+    threads
+        How many batches are under way at once: work that waits for other threads in turn leaves processors to the next.
     observe
         Is told the items and the seconds of each batch.
     """
@@ -52,6 +54,7 @@ class Batcher(Closing, Generic[Item, Result]):
         budget: int,
         most_waiting: int,
         name: str,
+        threads: int = 1,
         observe: Callable[[int, float], object] | None = None,
     ) -> None:
         self._work = work
@@ -65,8 +68,11 @@ class Batcher(Closing, Generic[Item, Result]):
         self._waiting = 0
         self._pace = 0.0  # what is done a second, by size; 0 while nothing is known of it
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"batches of {name}", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"batches of {name}", daemon=True) for _ in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def waiting(self) -> int:
@@ -102,8 +108,9 @@ class Batcher(Closing, Generic[Item, Result]):
         """Do what waits, take nothing more in, and end the thread."""
         with self._turn:
             self._closed = True
-            self._turn.notify()
-        self._thread.join()
+            self._turn.notify_all()
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
         while True:
@@ -136,6 +143,8 @@ class Batcher(Closing, Generic[Item, Result]):
     def _do(self, items: list[Item], futures: list[Future[Result]]) -> None:
         try:
             results = self._work(items)
+            if len(results) != len(items):
+                raise RuntimeError(f"{self._name}: {len(items)} were given, and {len(results)} came back")
         except Exception as error:  # noqa: BLE001  # it is whoever's who waits for the result
             if len(items) == 1:
                 futures[0].set_exception(error)

@@ -119,6 +119,7 @@ class Service(Closing):
             budget=_SEARCHED,
             most_waiting=_MOST_SEARCHES,
             name="questions to search for",
+            threads=2,  # one waits for the encoder while the other follows links
             observe=partial(self.metrics.observe_batch, "search"),
         )
         self._pairs: Batcher[list[tuple[str, str]], Any] | None = None
@@ -132,7 +133,9 @@ class Service(Closing):
                 observe=partial(self.metrics.observe_batch, "cross-encoder"),
             )
         self._answering = ThreadPoolExecutor(settings.answering, thread_name_prefix="answering")
-        self._other = ThreadPoolExecutor(4, thread_name_prefix="service")
+        self._reading = ThreadPoolExecutor(4, thread_name_prefix="reading")
+        # Changes wait for their commit, and must not keep readers waiting.
+        self._changing = ThreadPoolExecutor(8, thread_name_prefix="changing")
         self._lock = threading.Lock()
         self._asked = 0
         self._answer_seconds = 0.0
@@ -306,7 +309,7 @@ class Service(Closing):
             raise InputError(
                 "there is no graph to certify against; give facts, a list of [head, relation, tail], or start the service with --facts"
             )
-        return self._other.submit(self._certify, request)
+        return self._reading.submit(self._certify, request)
 
     def _certify(self, request: messages.CertifyRequest) -> list[Certificate]:
         base = self._facts
@@ -350,7 +353,7 @@ class Service(Closing):
 
     def list_documents(self, offset: int, limit: int, query: str) -> Future[messages.DocumentsResponse]:
         """List documents, those whose id, title or source has `query`."""
-        return self._other.submit(self._list, offset, min(limit, _ONCE), query.casefold())
+        return self._reading.submit(self._list, offset, min(limit, _ONCE), query.casefold())
 
     def _list(self, offset: int, limit: int, query: str) -> messages.DocumentsResponse:
         with self.index.lease() as corpus:
@@ -381,7 +384,7 @@ class Service(Closing):
 
     def document(self, name: str) -> Future[messages.DocumentResponse]:
         """Give a document to be read, by its id or that of one of its passages."""
-        return self._other.submit(self._document, name)
+        return self._reading.submit(self._document, name)
 
     def _document(self, name: str) -> messages.DocumentResponse:
         with self.index.lease() as corpus:
@@ -405,7 +408,7 @@ class Service(Closing):
 
     def page(self, name: str, page: int) -> Future[bytes]:
         """Draw a page of a PDF document, from the file that it was read from."""
-        return self._other.submit(self._page, name, page)
+        return self._reading.submit(self._page, name, page)
 
     def _page(self, name: str, page: int) -> bytes:
         with self.index.lease() as corpus:
@@ -432,7 +435,7 @@ class Service(Closing):
 
     def neighbours(self, passage: str, limit: int) -> Future[messages.NeighboursResponse]:
         """Return the passages that one is linked with."""
-        return self._other.submit(self._neighbours, passage, limit)
+        return self._reading.submit(self._neighbours, passage, limit)
 
     def _neighbours(self, name: str, limit: int) -> messages.NeighboursResponse:
         with self.index.lease() as corpus:
@@ -469,22 +472,22 @@ class Service(Closing):
     def add_rows(self, documents: Sequence[messages.GivenDocument]) -> Future[messages.ChangeResponse]:
         """Add documents, or replace those with the same ids."""
         self.check_writable()
-        return self._other.submit(self._add_rows, documents)
+        return self._changing.submit(self._add_rows, documents)
 
     def _add_rows(self, documents: Sequence[messages.GivenDocument]) -> messages.ChangeResponse:
         with self.documents.staging() as folder:
-            given = self.documents.read_rows(folder, documents, self._reading())
+            given = self.documents.read_rows(folder, documents, self._read_options())
             changes = self.index.submit(self.documents.addition(given))()
         return _changed(changes, given.ids, given.warnings)
 
     def add_file(self, folder: Path, name: str, staging: ExitStack) -> Future[messages.ChangeResponse]:
         """Add the documents of a file that lies in a folder of `documents.staging` under its name, and end the staging."""
-        return self._other.submit(self._add_file, folder, name, staging)
+        return self._changing.submit(self._add_file, folder, name, staging)
 
     def _add_file(self, folder: Path, name: str, staging: ExitStack) -> messages.ChangeResponse:
         with staging:
             try:
-                given = self.documents.read_file(folder / name, name, self._reading())
+                given = self.documents.read_file(folder / name, name, self._read_options())
             except DataError as error:
                 raise InputError(str(error).replace(f"{folder}/", "")) from None
             changes = self.index.submit(self.documents.addition(given))()
@@ -493,7 +496,7 @@ class Service(Closing):
     def remove(self, ids: Sequence[str]) -> Future[messages.ChangeResponse]:
         """Remove documents by their ids."""
         self.check_writable()
-        return self._other.submit(self._remove, ids)
+        return self._changing.submit(self._remove, ids)
 
     def _remove(self, ids: Sequence[str]) -> messages.ChangeResponse:
         with self.index.lease() as corpus:
@@ -502,7 +505,7 @@ class Service(Closing):
                     raise NotFoundError(f"there is no document {name[:100]!r} in the index, and nothing was removed")
         return _changed(self.index.submit(self.documents.removal(ids))(), list(ids), [])
 
-    def _reading(self) -> ReadOptions:
+    def _read_options(self) -> ReadOptions:
         """Return how documents of the index are read; filters are for what is on its disk."""
         with self.index.lease() as corpus:
             kept = dict(corpus.index.manifest.reading)
@@ -539,7 +542,8 @@ class Service(Closing):
         """End what is under way, and free models and index."""
         self._closing.set()
         self._answering.shutdown(cancel_futures=True)
-        self._other.shutdown(cancel_futures=True)
+        self._changing.shutdown(cancel_futures=True)
+        self._reading.shutdown(cancel_futures=True)
         self._searches.close()
         if self._pairs is not None:
             self._pairs.close()
