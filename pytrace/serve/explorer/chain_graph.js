@@ -5,6 +5,7 @@ import { spelled } from "./elements.js";
 const GAP = 84; // between columns: room for a name on an edge
 const ROW_GAP = 26;
 const DOWN_GAP = 54; // between rows, where hops go from top to bottom
+const CLEAR = 16; // between a bent edge and the nodes that it goes round
 const NARROWEST = 118; // a node in which two lines of a title can be read
 const WIDEST = 210;
 const HEIGHT = 58;
@@ -19,7 +20,7 @@ export const nodeOf = (passage) => `passage:${passage}`;
  * Make a graph of a result and of neighbours that were asked for (by the passage whose they are).
  *
  * A passage stands in the column of its hop in the likeliest chain that has it. Passages that the evidence rests on are
- * marked, and the last of each chain among them lead to the answer.
+ * marked; those of them that lead to no other of them lead to the answer.
  */
 export function chainGraph(result, neighbours = new Map()) {
   const nodes = new Map();
@@ -39,7 +40,6 @@ export function chainGraph(result, neighbours = new Map()) {
   };
 
   node("question", { kind: "question", label: result.request.question, column: 0 });
-  const ends = [];
   for (const chain of result.chains?.chains ?? []) {
     const path = ["question"];
     for (const step of chain.steps) {
@@ -49,7 +49,6 @@ export function chainGraph(result, neighbours = new Map()) {
       edge(from, id, "link", spelled(step.name, [step.title, ...chain.steps.map(({ sentence }) => sentence)]));
       path.push(id);
     }
-    if (path.length > 1) ends.push(path.at(-1));
   }
 
   const evidence = result.evidence;
@@ -64,7 +63,6 @@ export function chainGraph(result, neighbours = new Map()) {
       before = id;
       used.add(id);
     }
-    if (before !== "question") ends.push(before);
   }
   for (const id of used) if (nodes.has(id)) nodes.get(id).used = true;
 
@@ -78,11 +76,12 @@ export function chainGraph(result, neighbours = new Map()) {
   }
 
   if (result.answer) {
-    const last = Math.max(...[...nodes.values()].map((found) => found.column ?? 0));
-    node("answer", { kind: "answer", label: result.answer.answer || "No answer", column: last + 1 });
-    const leading = ends.filter((id) => nodes.get(id).used);
-    const others = [...used].filter((id) => nodes.has(id));
-    for (const id of leading.length ? leading : others) edge(id, "answer", "answer");
+    const column = 1 + Math.max(...[...nodes.values()].map((found) => found.column ?? 0));
+    node("answer", { kind: "answer", label: result.answer.answer || "No answer", column });
+    const seen = [...used].filter((id) => nodes.has(id));
+    const onward = new Set([...edges.values()].filter((one) => used.has(one.target)).map((one) => one.source));
+    const last = seen.filter((id) => !onward.has(id));
+    for (const id of last.length ? last : seen) edge(id, "answer", "answer");
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()] };
 }
@@ -103,6 +102,33 @@ export function place(nodes, width) {
   let height = down ? placeDown(hops, width) : placeAcross(hops, width, Math.min(across, WIDEST));
   if (beside.length) height = placeDown([beside], width, height + DOWN_GAP);
   return { height, down };
+}
+
+/**
+ * Bend edges that would run behind a node of a column between theirs: give each the distance of its curve from the straight
+ * line, upwards if negative. Return how much room above and below that takes.
+ */
+export function bend(nodes, edges) {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const room = { above: 0, below: 0 };
+  const bottom = Math.max(...nodes.map((node) => node.y + node.height / 2));
+  for (const edge of edges) {
+    const [from, to] = [byId.get(edge.source), byId.get(edge.target)];
+    const between = nodes.filter((node) => node.column > from.column && node.column < to.column);
+    const height = (x) => from.y + ((to.y - from.y) * (x - from.x)) / (to.x - from.x);
+    const met = between.some((node) => {
+      const ends = [height(node.x - node.width / 2), height(node.x + node.width / 2)];
+      return Math.min(...ends) < node.y + node.height / 2 + 4 && Math.max(...ends) > node.y - node.height / 2 - 4;
+    });
+    if (!met) continue;
+    const up = Math.max(...between.map((node) => height(node.x) - node.y + node.height / 2)) + CLEAR;
+    const down = Math.max(...between.map((node) => node.y + node.height / 2 - height(node.x))) + CLEAR;
+    edge.bend = up <= down ? -up : down;
+    const middle = (from.y + to.y) / 2 + edge.bend;
+    room.above = Math.max(room.above, CLEAR / 2 - middle);
+    room.below = Math.max(room.below, middle + CLEAR / 2 - bottom);
+  }
+  return room;
 }
 
 function placeAcross(hops, width, across) {

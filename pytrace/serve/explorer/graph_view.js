@@ -2,7 +2,7 @@
 
 /* global cytoscape */
 import { byId, spelled, still } from "./elements.js";
-import { chainGraph, fitted, nodeOf, place } from "./chain_graph.js";
+import { bend, chainGraph, fitted, nodeOf, place } from "./chain_graph.js";
 
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 const LINES = { question: 4, answer: 4, passage: 2, neighbour: 2 };
@@ -74,6 +74,14 @@ function style() {
       selector: "edge[kind = 'answer'], edge[kind = 'evidence']",
       style: { "line-color": colour.accent, "target-arrow-color": colour.accent, width: 2 },
     },
+    {
+      selector: "edge[bend]",
+      style: {
+        "curve-style": "unbundled-bezier",
+        "control-point-weights": "0.25 0.75",
+        "control-point-distances": (edge) => [edge.data("bend"), edge.data("bend")],
+      },
+    },
     { selector: "edge[kind = 'near']", style: { "line-style": "dashed", "target-arrow-shape": "none" } },
   ];
 }
@@ -122,12 +130,13 @@ export class GraphView {
     const { nodes, edges } = chainGraph(this.result, this.neighbours);
     const margin = 4; // borders are drawn half outside their nodes
     const { height, down } = place(nodes, this.width - 2 * margin);
-    this.box.style.height = `${Math.ceil(height + 2 * margin)}px`;
+    const { above, below } = down ? { above: 0, below: 0 } : bend(nodes, edges);
+    this.box.style.height = `${Math.ceil(above + height + below + 2 * margin)}px`;
     this.pen.font = `13px ${FONT}`;
     const wide = (text) => this.pen.measureText(text).width * 1.06; // the answer's letters are bolder
     const elements = nodes.map((node) => ({
       data: { ...node, text: fitted(node.label || "Untitled", node.width - 22, LINES[node.kind], wide) },
-      position: { x: node.x + margin, y: node.y + margin },
+      position: { x: node.x + margin, y: node.y + margin + above },
       classes: node.passage?.id === this.shown ? "shown" : "",
     }));
     this.pen.font = `11px ${FONT}`;

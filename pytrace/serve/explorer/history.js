@@ -51,7 +51,7 @@ export function drawHistory() {
 
 function row(result) {
   const asked = new Date(result.at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
-  const by = result.kind === "search" ? "search only" : result.request.method;
+  const by = result.kind === "search" ? "search only" : (result.answer?.method ?? result.request.method);
   return element(
     "li",
     {},

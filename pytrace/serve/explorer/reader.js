@@ -4,6 +4,8 @@ import { byId, count, element, placeLine, still } from "./elements.js";
 import { furnish, openPane } from "./panes.js";
 import { get, picture } from "./service.js";
 
+const SENTENCE_END = /[.!?…:;。！？।]["'”’»)\]]*$/;
+
 let shownPicture = null; // the address of the picture that is shown, to be revoked
 let reading = null; // ends requests for what is no longer to be seen
 
@@ -76,15 +78,15 @@ function passages(read, place, found) {
     const classes = ["passage", here ? "here" : "", found.has(passage.id) ? "found" : ""].filter(Boolean).join(" ");
     const section = element("div", { class: classes, "data-passage": passage.id });
     let paragraph = element("p");
-    let end = null;
     passage.sentences.forEach((sentence, index) => {
-      const start = passage.starts[index];
-      if (end !== null && start - end >= 2) {
-        section.append(paragraph); // a gap of two characters or more is a line that was left out
+      // A heading, or a line of a list, is a sentence without an end; it stands on a line of its own.
+      const line = !SENTENCE_END.test(sentence) && passage.sentences.length > 1;
+      if ((line || paragraph.classList.contains("line")) && paragraph.childNodes.length) {
+        section.append(paragraph);
         paragraph = element("p");
       }
-      end = start + [...sentence].length;
-      const at = passage.pages[index] ?? null;
+      if (line) paragraph.classList.add("line");
+      const at = passage.pages[index] ?? passage.page;
       if (at !== null && at !== page) paragraph.append(element("span", { class: "page-number", "data-page": at }, `page ${at}`), " ");
       page = at;
       const marked = here && index === place.sentence_index;

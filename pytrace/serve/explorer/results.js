@@ -1,6 +1,6 @@
 // What was found for one question: stages, answer, certificate, chains, evidence and passages, each put in when it arrives.
 
-import { certificateSection } from "./certificates.js";
+import { certificateSection, verdicts } from "./certificates.js";
 import { arrowKeys, byId, count, duration, element, placeLine, spelled } from "./elements.js";
 import { GraphView } from "./graph_view.js";
 import { neighboursSection } from "./neighbours.js";
@@ -16,7 +16,7 @@ export class ResultView {
     this.again = again;
     this.stages = new Stages(result.kind === "search" ? SEARCH : ASK);
     this.slots = {};
-    for (const name of ["problem", "answer", "certificate", "chains", "evidence", "passages"]) {
+    for (const name of ["problem", "answer", "chains", "evidence", "certificates", "passages"]) {
       this.slots[name] = element("div", { class: "slot", "data-slot": name });
     }
     byId("results").replaceChildren(
@@ -109,7 +109,7 @@ export class ResultView {
   }
 
   #chain(chain, index) {
-    const probability = chain.probability.toFixed(2);
+    const probability = chain.probability < 0.005 ? "below 0.01" : chain.probability.toFixed(2);
     return element(
       "li",
       {},
@@ -158,7 +158,7 @@ export class ResultView {
       element(
         "li",
         {},
-        element("h3", {}, `Chain ${index + 1} `, element("span", { class: "soft" }, `log-probability ${chain.score.toFixed(2)}`)),
+        element("h3", {}, `Chain ${index + 1} `, element("span", { class: "soft" }, `log-probability ${chain.score.toFixed(2).replace("-", "−")}`)),
         element("ol", { class: "thread" }, chain.units.map((unit) => this.#unit(unit))),
       ),
     );
@@ -200,11 +200,12 @@ export class ResultView {
         { class: "answer", "aria-label": "Answer" },
         element("p", { class: "answer-text" }, answer.answer || "The evidence gave no answer."),
         element("p", { class: "place" }, facts.filter(Boolean).join(" · ")),
+        verdicts(answer.certificates),
         notes(answer.notes),
         costs(answer),
       ),
     );
-    this.slots.certificate.replaceChildren(...answer.certificates.map(certificateSection));
+    this.slots.certificates.replaceChildren(...answer.certificates.map(certificateSection));
   }
 }
 
