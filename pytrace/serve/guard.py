@@ -11,18 +11,22 @@ import time
 import uuid
 from collections import OrderedDict
 from contextlib import suppress
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pytrace.errors import (
     CancelledRequestError,
+    ContextOverflowError,
+    DataError,
     InputError,
     LogitsUnavailableError,
     MissingDependencyError,
-    PytraceError,
+    ModelFileError,
     ServerError,
     StoreError,
 )
@@ -39,6 +43,10 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _LEAST_RATE = 16 << 10
 # Messages of a body that wait for their reader.
 _AHEAD = 4
+# Bytes of a body that are taken however much is held of others', so that large ones do not keep small ones out.
+_SMALL = 64 << 10
+# Digits of a number of bytes: 18 of them are more than any disk has.
+_MOST_DIGITS = 18
 # Clients whose pace is remembered.
 _MOST_CLIENTS = 10_000
 # What a browser is told of every answer. Cytoscape sets styles by the object model, which needs no permission.
@@ -71,6 +79,10 @@ REQUEST = "pytrace.request"
 """In a request's scope: its id."""
 DEADLINE = "pytrace.deadline"
 """In a request's scope: the event loop's time by which it must be done, which a route of long work may put off."""
+TELL = "pytrace.tell"
+"""In a request's scope: a function that says to the client what an error is, for one that comes when an answer has begun."""
+ON_DISK = "pytrace.on_disk"
+"""In a request's scope: true where its body is written to a file as it comes, so that no memory is held by it."""
 
 
 class Refusal(Exception):
@@ -79,6 +91,16 @@ class Refusal(Exception):
     def __init__(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.status, self.kind, self.headers = status, kind, headers or {}
+
+
+# What is the request's fault, in a sentence.
+_ASKED_WRONGLY = (
+    InputError,
+    msgspec.ValidationError,
+    msgspec.DecodeError,
+    LogitsUnavailableError,
+    ContextOverflowError,
+)
 
 
 class _Failure(NamedTuple):
@@ -106,6 +128,7 @@ class Guard:
         self._log = log
         self._keys = [hashlib.sha256(key.encode()).digest() for key in settings.keys]
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._held = 0  # bytes of bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a request."""
@@ -123,22 +146,54 @@ class Guard:
             return ""
         client = self._client(scope, headers)
         self._check_rate(client)
+        self._check_length(headers)
+        return client
+
+    def _check_length(self, headers: dict[str, str]) -> None:
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # Servers that stand before this one may believe the other of the two, and see another request in the rest.
+            raise Refusal(
+                400,
+                "both content-length and transfer-encoding are given; send one of them",
+                "invalid_request",
+                {"connection": "close"},
+            )
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()):
             raise Refusal(400, f"the content-length {length[:40]!a} is no number of bytes; send one", "invalid_request")
+        if len(length) > _MOST_DIGITS:
+            raise self.too_large(f"{length[:40]} bytes")
         if int(length) > self._settings.max_body:
             raise self.too_large(f"{int(length):,} bytes")
-        return client
 
     def too_large(self, size: str) -> Refusal:
-        """Return the refusal of a body."""
+        """Return the refusal of a body.
+
+        The connection stays open for a while, and what comes is thrown away: a client that is sending would not see the answer
+        to a connection that is closed.
+        """
         return Refusal(
             413,
             f"the body has {size}, and the service takes {self._settings.max_body:,}; send it in parts, or start the service "
             "with a larger --max-body",
             "too_large",
-            {"connection": "close"},
         )
+
+    def hold(self, size: int, held: int) -> None:
+        """Count bytes of a body, of which the service has `held` already; refuse them where all bodies have too many."""
+        if held + size > _SMALL and self._held + size > self._settings.bodies:
+            raise Refusal(
+                429,
+                f"the requests under way hold {self._held:,} bytes, and {self._settings.bodies:,} are held at once; "
+                "try again in a few seconds",
+                "busy",
+                {"retry-after": "5"},
+            )
+        self._held += size
+
+    def release(self, size: int) -> None:
+        """Count bytes as gone."""
+        self._held -= size
 
     def _client(self, scope: Scope, headers: dict[str, str]) -> str:
         if not self._keys:
@@ -203,13 +258,14 @@ class _Exchange:
         self.id = given if _REQUEST_ID.match(given) else uuid.uuid4().hex
         self._begun = time.monotonic()
         self._status = 0
-        self._sent = self._received = 0
+        self._sent = self._received = self._held = 0
         self._whole = False
         self._body: asyncio.Queue[Message] = asyncio.Queue(_AHEAD)
         self._gone = asyncio.Event()
         self._refusal: Refusal | None = None
         scope[REQUEST] = self.id
         scope[ROUTE] = "other"
+        scope[TELL] = self._tell
         scope["app"] = self  # then Starlette's routes raise what is no answer of theirs
 
     async def run(self) -> None:
@@ -221,8 +277,13 @@ class _Exchange:
             await self._within_time()
         except Exception as error:  # noqa: BLE001  # all become answers
             await self._answer(self._failure(error))
+        except asyncio.CancelledError:  # by the server, whose patience with what is under way has ended
+            await self._answer(
+                _Failure(503, "the service is being stopped; ask again in a while", "stopping", {"retry-after": "5"})
+            )
         finally:
             guard._metrics.under_way.dec()
+            guard.release(self._held)
             self._finish(client)
 
     async def _within_time(self) -> None:
@@ -294,9 +355,16 @@ class _Exchange:
                 return
             if not reading:
                 continue
-            self._received += len(message.get("body", b""))
-            if self._received > self._settings.max_body:
-                self._refusal = self._guard.too_large(f"more than {self._settings.max_body:,} bytes")
+            size = len(message.get("body", b""))
+            self._received += size
+            try:
+                if self._received > self._settings.max_body:
+                    raise self._guard.too_large(f"more than {self._settings.max_body:,} bytes")
+                if not self._scope.get(ON_DISK):
+                    self._guard.hold(size, self._held)
+                    self._held += size
+            except Refusal as refusal:
+                self._refusal = refusal
                 work.cancel()
                 return
             await self._body.put(message)
@@ -324,8 +392,13 @@ class _Exchange:
             self._sent += len(message.get("body", b""))
         await self._send(message)
 
+    def _tell(self, error: Exception) -> ErrorDetail:
+        """Say to the client what an error is, in a message of an answer that has begun."""
+        failure = self._failure(error)
+        return ErrorDetail(message=failure.message, type=failure.kind, request_id=self.id)
+
     def _failure(self, error: Exception) -> _Failure:
-        """Say what an error is to the client: nothing of it that was not written for somebody to read."""
+        """Say what an error is to the client: nothing of it that was not written for somebody to read from elsewhere."""
         if isinstance(error, CancelledRequestError) or self._gone.is_set():
             return _Failure(_CLIENT_CLOSED, "the client left", "cancelled", {})
         if isinstance(error, Refusal):
@@ -341,23 +414,29 @@ class _Exchange:
             return _Failure(error.status_code, message, "invalid_request", dict(error.headers or {}))
         if isinstance(error, NotFoundError):
             return _Failure(404, str(error), "not_found", {})
-        if isinstance(error, InputError | msgspec.ValidationError | msgspec.DecodeError | LogitsUnavailableError):
-            return _Failure(400, str(error), "invalid_request", {})
+        if isinstance(error, ClientDisconnect):
+            return _Failure(_CLIENT_CLOSED, "the client left", "cancelled", {})
         if isinstance(error, MissingDependencyError):
             return _Failure(501, str(error), "not_installed", {})
-        if isinstance(error, ServerError):
-            return _Failure(502, str(error), "model_server", {})
-        if isinstance(error, StoreError):
-            self._log_error(error)
-            return _Failure(503, str(error), "storage", {})
-        if isinstance(error, PytraceError):
-            self._log_error(error)
-            return _Failure(500, str(error), "failed", {})
+        if isinstance(error, _ASKED_WRONGLY) and not isinstance(error, ModelFileError):
+            message = str(error)
+            if isinstance(error, DataError) and error.path is not None:
+                # Where files lie on this machine is nobody's business.
+                message = message.replace(str(error.path), PurePath(str(error.path)).name)
+            return _Failure(400, message, "invalid_request", {})
         self._log_error(error)
-        return _Failure(500, f"the service failed; its log has more under the request {self.id}", "internal", {})
+        more = f"its log has more under the request {self.id}"
+        if isinstance(error, ServerError):
+            return _Failure(502, f"the server of a model that this service asks has failed; {more}", "model_server", {})
+        if isinstance(error, StoreError):
+            return _Failure(503, f"the service's files cannot be used as they are; {more}", "storage", {})
+        return _Failure(500, f"the service failed; {more}", "internal", {})
 
     def _log_error(self, error: Exception) -> None:
-        self._guard._log.error("failed", exc_info=error, extra={"fields": {"request": self.id}})
+        fields = {"request": self.id}
+        if isinstance(error, StoreError | ModelFileError):  # says which file, and has no text of a request
+            fields["why"] = str(error)
+        self._guard._log.error("failed", exc_info=error, extra={"fields": fields})
 
     async def _answer(self, failure: _Failure) -> None:
         """Send an error as an answer, if none was begun; one that was is broken off."""
@@ -384,13 +463,13 @@ class _Exchange:
             return  # asked every few seconds
         fields: dict[str, Any] = {
             "request": self.id,
-            "method": self._scope["method"],
+            "method": self._scope["method"][:20],
             "route": route,
             "status": self._status,
             "ms": round(seconds * 1000, 1),
             "received": self._received,
             "sent": self._sent,
-            "client": client,
+            "client": client or str((self._scope.get("client") or ("",))[0]),
         }
         if self._settings.log_texts and "pytrace.text" in self._scope:
             fields["text"] = self._scope["pytrace.text"]

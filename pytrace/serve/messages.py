@@ -204,7 +204,13 @@ class GivenDocument(Body, kw_only=True):
     text: Annotated[str, msgspec.Meta(min_length=1)]
     title: Annotated[str, msgspec.Meta(max_length=1000)] = ""
     id: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    metadata: dict[str, str | int | float | bool] = {}
+    metadata: Annotated[
+        dict[
+            Annotated[str, msgspec.Meta(max_length=200)],
+            Annotated[str, msgspec.Meta(max_length=10_000)] | int | float | bool,
+        ],
+        msgspec.Meta(max_length=64),
+    ] = {}
 
 
 class AddRequest(Body, kw_only=True):
@@ -324,11 +330,17 @@ class ErrorResponse(Message, kw_only=True):
 # ---- interfaces of others: what they send besides is passed over, as their own servers do
 
 
+class RankedDocument(Message, kw_only=True):
+    """A document as an object, of which the text is ranked."""
+
+    text: Text
+
+
 class RerankRequest(Message, kw_only=True):
     """A query and documents, as Jina's and Cohere's clients send them; `model` is one that `/v1/models` lists."""
 
     query: Question
-    documents: Annotated[list[Text | dict[str, Any]], msgspec.Meta(min_length=1, max_length=1000)]
+    documents: Annotated[list[Text | RankedDocument], msgspec.Meta(min_length=1, max_length=1000)]
     model: str | None = None
     top_n: Annotated[int, msgspec.Meta(ge=1)] | None = None
     return_documents: bool = False
@@ -406,11 +418,24 @@ class EmbeddingsResponse(Message, kw_only=True):
     object: str = "list"
 
 
+class ContentPart(Message, kw_only=True):
+    """A part of a message; pictures and others are passed over."""
+
+    type: str = "text"
+    text: str | None = None
+
+
+class StreamOptions(Message, kw_only=True):
+    """What a stream has besides."""
+
+    include_usage: bool = False
+
+
 class ChatMessage(Message, kw_only=True):
     """A message of a conversation; `content` is a text, or parts of which those of type "text" count."""
 
     role: str
-    content: str | list[dict[str, Any]] | None = None
+    content: str | Annotated[list[ContentPart], msgspec.Meta(max_length=1000)] | None = None
 
 
 class ChatRequest(Message, kw_only=True):
@@ -419,7 +444,7 @@ class ChatRequest(Message, kw_only=True):
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=1000)]
     model: str | None = None
     stream: bool = False
-    stream_options: dict[str, Any] | None = None
+    stream_options: StreamOptions | None = None
 
 
 class ModelInfo(Message, kw_only=True):

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -17,7 +18,8 @@ from pytrace.errors import InputError
 from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.request_context import RequestContext
 from pytrace.serve import messages
-from pytrace.serve.own_api import Stages, cancelling, public_message, wait_for
+from pytrace.serve.guard import TELL
+from pytrace.serve.own_api import Stages, cancelling, wait_for
 from pytrace.serve.routes import RouteRow, json_response, read_body
 from pytrace.serve.service import Service
 from pytrace.serve.shared_encoder import count_tokens
@@ -30,14 +32,14 @@ async def rerank(service: Service, request: Request) -> Response:
     """Rank documents by a query, as Jina's and Cohere's clients ask it."""
     body = await read_body(request, messages.RerankRequest)
     model = service.check_model(body.model)
-    texts = [_text(document, number) for number, document in enumerate(body.documents)]
+    texts = [document if isinstance(document, str) else document.text for document in body.documents]
     scores = await relevance(service, body.query, texts, body.model)
     order = np.argsort(-scores, kind="stable")[: body.top_n]
     results = [
         messages.RerankResult(
             index=index,
             relevance_score=float(scores[index]),
-            document=_document(body.documents[index]) if body.return_documents else None,
+            document={"text": texts[index]} if body.return_documents else None,
         )
         for index in order.tolist()
     ]
@@ -85,19 +87,6 @@ async def relevance(
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked[0]) + np.float32(1e-12)
     cosines: np.ndarray[Any, np.dtype[np.float32]] = (vectors @ asked[0] / norms).astype(np.float32)
     return cosines
-
-
-def _text(document: str | dict[str, Any], number: int) -> str:
-    if isinstance(document, str):
-        return document
-    text = document.get("text")
-    if not isinstance(text, str):
-        raise InputError(f"documents[{number}] has no text; give a string, or an object with the field text")
-    return text
-
-
-def _document(document: str | dict[str, Any]) -> dict[str, Any]:
-    return {"text": document} if isinstance(document, str) else document
 
 
 def _tokens(texts: Sequence[str]) -> int:
@@ -154,8 +143,8 @@ async def chat(service: Service, request: Request) -> Response:
         return json_response(
             {"id": id, "object": "chat.completion", "created": made, "model": name, "choices": [choice], "usage": usage}
         )
-    stages = Stages(service, asked, context)
-    counted = bool((body.stream_options or {}).get("include_usage"))
+    stages = Stages(service, asked, context, request.scope[TELL])
+    counted = body.stream_options is not None and body.stream_options.include_usage
 
     def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
@@ -181,7 +170,7 @@ async def chat(service: Service, request: Request) -> Response:
                     if counted:
                         yield chunk(None, usage=_usage(stage[1]))
         except Exception as error:  # noqa: BLE001  # what was begun can end in no other status
-            yield _data({"error": {"message": public_message(error), "type": type(error).__name__}})
+            yield _data({"error": msgspec.to_builtins(stages.tell(error))})
         yield b"data: [DONE]\n\n"
 
     return StreamingResponse(chunks(), media_type="text/event-stream", headers={"cache-control": "no-store"})
@@ -204,7 +193,7 @@ def _last_question(conversation: Sequence[messages.ChatMessage]) -> str:
     message = next((each for each in reversed(conversation) if each.role == "user"), None)
     content = None if message is None else message.content
     if isinstance(content, list):
-        content = "\n".join(str(part.get("text", "")) for part in content if part.get("type", "text") == "text")
+        content = "\n".join(part.text or "" for part in content if part.type == "text")
     if content is None or not content.strip():
         raise InputError("there is no message of the user with a text; the last one is the question")
     if len(content) > 8192:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,11 +13,11 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from pytrace.errors import InputError, PytraceError, StoreError
+from pytrace.errors import InputError, StoreError
 from pytrace.models.request_context import RequestContext
 from pytrace.serve import found as says
 from pytrace.serve import messages
-from pytrace.serve.guard import DEADLINE
+from pytrace.serve.guard import DEADLINE, ON_DISK, TELL
 from pytrace.serve.routes import Parameter, RouteRow, json_response, read_body, read_parameters
 from pytrace.serve.service import Service
 from pytrace.serve.stored_documents import safe_name
@@ -64,7 +64,7 @@ async def ask(service: Service, request: Request) -> Response:
     if not streams:
         answering = service.ask(body, lambda *_: None, context)
         return json_response(await cancelling(wait_for(answering), context, answering))
-    stages = Stages(service, body, context)
+    stages = Stages(service, body, context, request.scope[TELL])
     return StreamingResponse(stages.events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
@@ -79,10 +79,20 @@ async def cancelling(waiting: Awaitable[_Result], context: RequestContext, futur
 
 
 class Stages:
-    """The stages of an answer as they come; it is asked when this is made, so that errors of the request come before any stage."""
+    """The stages of an answer as they come; it is asked when this is made, so that errors of the request come before any stage.
 
-    def __init__(self, service: Service, body: messages.AskRequest, context: RequestContext) -> None:
+    `tell` says to the client what an error is.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        body: messages.AskRequest,
+        context: RequestContext,
+        tell: Callable[[Exception], messages.ErrorDetail],
+    ) -> None:
         self._context = context
+        self.tell = tell
         self._queue: asyncio.Queue[tuple[str, messages.Message]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -119,14 +129,8 @@ class Stages:
         try:
             async for stage in self.each():
                 yield b": still there\n\n" if stage is None else event(*stage)
-        except Exception as error:  # noqa: BLE001  # what was begun can end in no other status
-            detail = messages.ErrorDetail(message=public_message(error), type=type(error).__name__)
-            yield event("error", detail)
-
-
-def public_message(error: Exception) -> str:
-    """Return what a client is told of an error in the middle of a stream."""
-    return str(error) if isinstance(error, PytraceError) else "the service failed; its log has more"
+        except Exception as error:  # noqa: BLE001  # what is no answer of pytrace's is told without its words
+            yield event("error", self.tell(error))
 
 
 def event(name: str, message: Any) -> bytes:
@@ -162,6 +166,7 @@ async def add_documents(service: Service, request: Request) -> Response:
         rows = await read_body(request, messages.AddRequest)
         return json_response(await wait_for(service.add_rows(rows.documents)))
     name = safe_name(given["filename"])
+    request.scope[ON_DISK] = True
     with ExitStack() as stack:
         folder = stack.enter_context(service.documents.staging())
         await _receive(request, folder / name)

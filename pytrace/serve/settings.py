@@ -25,6 +25,8 @@ class ServeSettings:
     read_only: bool = False
     # Bytes of a request's body, at most.
     max_body: int = 32 << 20
+    # Bytes of all bodies that are held in memory at once, at most; 64 kB of each do not count, so that small ones are never kept out.
+    bodies: int = 128 << 20
     # Seconds that a request may take, and that a client has to send one or to take what is sent.
     timeout: float = 120.0
     patience: float = 20.0

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import traceback
 from typing import Any
 
-import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from pytrace.records import Usage
 
 _LOG = "pytrace.serve"
+_LIBRARIES = ("uvicorn.error", "mcp", "asyncio", "concurrent.futures")
 # Seconds: a search takes ten milliseconds, an answer seconds.
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _ITEMS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class _Lines(logging.Formatter):
-    """A record as a line of JSON."""
+    """A record as a line of JSON, in ASCII, so that no text of a request steers a terminal."""
 
     def __init__(self, *, texts: bool) -> None:
         super().__init__()
@@ -29,12 +30,19 @@ class _Lines(logging.Formatter):
         line: dict[str, Any] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03}",
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            "event": self._event(record),
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = described(record.exc_info[1], texts=self._texts)
-        return msgspec.json.encode(line).decode()
+        return json.dumps(line, default=str, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+    def _event(self, record: logging.LogRecord) -> str:
+        """Return what happened; what libraries say may have words of a request, so that only where they say it is told."""
+        library = record.name.partition(".")[0]
+        if self._texts or library == "uvicorn" or record.name == _LOG:
+            return record.getMessage().strip()
+        return f"{library} has trouble ({record.filename}:{record.lineno})"
 
 
 def described(error: BaseException, *, texts: bool) -> dict[str, Any]:
@@ -47,14 +55,16 @@ def described(error: BaseException, *, texts: bool) -> dict[str, Any]:
 
 
 def make_log(*, texts: bool = False, stream: Any = None) -> logging.Logger:
-    """Return the service's log, which writes to stderr; what uvicorn warns of goes there, too."""
+    """Return the service's log, which writes to stderr; errors of the libraries that it stands on go there, too."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_Lines(texts=texts))
-    for name, level in ((_LOG, logging.INFO), ("uvicorn.error", logging.ERROR), ("mcp", logging.ERROR)):
+    for name in (_LOG, *_LIBRARIES):
         log = logging.getLogger(name)
         log.handlers[:] = [handler]
-        log.setLevel(level)
+        log.setLevel(logging.INFO if name == _LOG else logging.ERROR)
         log.propagate = False
+    if not (root := logging.getLogger()).handlers:  # else the tools' library gives it one that prints tracebacks
+        root.addHandler(handler)
     # What a request asked for stands in its line already.
     logging.getLogger("uvicorn.access").handlers[:] = []
     logging.getLogger("uvicorn.access").propagate = False
