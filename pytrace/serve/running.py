@@ -55,7 +55,8 @@ def bind(settings: ServeSettings) -> socket.socket:
     """Take the address of a service before anything is loaded; `InputError` where it cannot be had."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        listening = socket.socket(family)
+        # With its protocol named, asyncio sets TCP_NODELAY: without, a head waits 40 ms for its body on kept connections.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((settings.host, settings.port))
