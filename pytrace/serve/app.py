@@ -91,7 +91,7 @@ def make_app(service: Service, *, log: logging.Logger | None = None, tools: bool
         Route("/explorer/{name:path}", _explorer),
     ]
     log = log or make_log(texts=settings.log_texts)
-    service.on_trouble = lambda error: log.warning("index not reloaded", extra={"fields": {"error": str(error)}})
+    service.on_trouble = lambda what, error: log.warning(what, extra={"fields": {"error": str(error)}})
     stack = AsyncExitStack()
     starts = []
     if tools:

@@ -232,7 +232,7 @@ class ChangeResponse(Message, kw_only=True):
 
 
 class ListedDocument(Message, kw_only=True):
-    """A document of the index; `pages` says that pictures of its pages can be had, `removable` that the service may remove it."""
+    """A document of the index; `pages` says that pictures of its pages can be had."""
 
     id: str
     title: str

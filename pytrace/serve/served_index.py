@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.engine.loading import Engine
 from pytrace.errors import LockedError, PytraceError, StoreError
 from pytrace.retrieval.hops.weights import OWN_WEIGHTS
-from pytrace.retrieval.passages import Changes, IndexWriter
+from pytrace.retrieval.passages import Changes, IndexWriter, PassageIndex
 from pytrace.retrieval.passages.manifest import MANIFEST
 from pytrace.serve.batcher import Batcher
 from pytrace.serve.failures import BusyError
@@ -26,9 +26,14 @@ _TOGETHER, _MOST_WAITING = 64, 256
 
 
 class Change(NamedTuple):
-    """What is done to the index by one request: `apply` is given the writer, and must change nothing where it raises."""
+    """What is done to the index by one request: `apply` is given the writer, and the index as it was committed before.
 
-    apply: Callable[[IndexWriter], object]
+    It must change nothing where it raises, and may be called again: what cannot be committed with others is done by itself. `names`
+    are the ids and files that it is about; a change of the same ones waits until this is committed.
+    """
+
+    apply: Callable[[IndexWriter, PassageIndex], object]
+    names: frozenset[str]
 
 
 class _Opened:
@@ -109,9 +114,9 @@ class ServedIndex(Closing):
             return True
 
     def submit(self, change: Change) -> Callable[[], Changes]:
-        """Put a change in line; what is returned waits until it is committed and searched, and says what changed.
+        """Put a change in line; what is returned waits until it is committed and searched, and says what it changed.
 
-        Changes that wait are committed together, and each is told what all of them changed.
+        Changes that wait are committed together; passages that were encoded are counted for all of them.
         """
         assert self._changes is not None
         self._changes.check_room(1)
@@ -151,18 +156,36 @@ class ServedIndex(Closing):
         return tuple(found)
 
     def _apply(self, changes: list[Change]) -> Sequence[Changes | Exception]:
-        failures: list[Exception | None] = []
+        try:
+            writer = self._writer()
+        except BusyError as error:
+            return [error] * len(changes)  # each by itself would only wait as long
+        results: list[Changes | Exception] = []
         # A writer that ends without a commit changes nothing.
-        with closing(self._writer()) as writer:
+        with writer:
+            for together in _apart(changes):
+                results += self._commit(writer, together)
+        # What was committed is, whatever another process has made of the index since; the service looks again every second.
+        with suppress(StoreError):
+            self.refresh()
+        return results
+
+    def _commit(self, writer: IndexWriter, changes: list[Change]) -> list[Changes | Exception]:
+        results: list[Changes | Exception] = []
+        with PassageIndex(self.directory) as before:
             for change in changes:
+                counted = _counts(writer)
                 try:
-                    change.apply(writer)
-                    failures.append(None)
+                    change.apply(writer, before)
                 except PytraceError as error:
-                    failures.append(error)
-            changed = writer.commit()
-        self.refresh()
-        return [failure or changed for failure in failures]
+                    results.append(error)
+                else:
+                    results.append(Changes(*(now - then for now, then in zip(_counts(writer), counted, strict=True))))
+        encoded = writer.commit().encoded
+        for result in results:
+            if isinstance(result, Changes):
+                result.encoded = encoded
+        return results
 
     def _writer(self) -> IndexWriter:
         """Open the index for writing, once another process that writes it has ended."""
@@ -177,6 +200,25 @@ class ServedIndex(Closing):
                         retry_after=10,
                     ) from error
             time.sleep(_LOOK)
+
+
+def _apart(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Cut changes where one is about what another before it is about."""
+    together: list[Change] = []
+    names: set[str] = set()
+    for change in changes:
+        if not names.isdisjoint(change.names):
+            yield together
+            together, names = [], set()
+        together.append(change)
+        names |= change.names
+    yield together
+
+
+def _counts(writer: IndexWriter) -> tuple[int, int, int, int]:
+    """Return how many documents a writer has added, replaced, found unchanged and removed."""
+    writer.remove(())  # what was added before is compared now
+    return writer.changes.added, writer.changes.replaced, writer.changes.unchanged, writer.changes.removed
 
 
 def check_index(directory: Path) -> None:

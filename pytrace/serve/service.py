@@ -28,6 +28,7 @@ from pytrace.methods.base import METHODS, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import parse_method
 from pytrace.methods.ranking import SearchName
+from pytrace.models import registry
 from pytrace.models.encoders.cross_encoder import checked_scores
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.models.encoders.encoder_files import Kind
@@ -43,12 +44,14 @@ from pytrace.serve.found import Found
 from pytrace.serve.served_index import ServedIndex
 from pytrace.serve.settings import ServeSettings
 from pytrace.serve.shared_encoder import SharedEncoder, count_tokens
-from pytrace.serve.stored_documents import StoredDocuments
+from pytrace.serve.stored_documents import StoredDocuments, entry_of
 from pytrace.serve.telemetry import Metrics
 from pytrace.storage.closing import Closing
 
 # Questions that are searched together, and that may wait.
 _SEARCHED, _MOST_SEARCHES = 32, 512
+# Seconds after which a model that could not be loaded is tried again.
+_AGAIN = 3.0
 # Pictures of pages that are kept; each has some hundred kilobytes.
 _PICTURES = 32
 # Tokens of question and passage that a cross-encoder reads together, and that may wait.
@@ -103,6 +106,10 @@ class Service(Closing):
         facts: Path | None = None,
         method: str = "trace",
     ) -> None:
+        if not engine.remote and "model" not in vars(engine):
+            registry.resolve(
+                engine.llm, "language-model"
+            )  # it is loaded later, and whoever starts a service waits for no error then
         self.engine = engine
         self.settings = settings
         self.metrics = metrics or Metrics()
@@ -143,8 +150,8 @@ class Service(Closing):
         self._drawing = threading.Lock()
         self._warm = self._stopping = False
         self._closing = threading.Event()
-        self.on_trouble: Callable[[PytraceError], object] = lambda _: None
-        """Is called where the index on the disk cannot be opened; the one before goes on being served."""
+        self.on_trouble: Callable[[str, Exception], object] = lambda _, __: None
+        """Is told what goes on being tried: to open the index that is on the disk now, or to load the language model."""
         self._watch = threading.Thread(target=self._watch_index, name="watch of the index", daemon=True)
         self._watch.start()
 
@@ -208,6 +215,12 @@ class Service(Closing):
             self._asked -= 1
 
     def _ask(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> messages.AskResponse:
+        try:
+            return self._answer(request, emit, context)
+        finally:
+            self.metrics.observe_usage(context.usage)
+
+    def _answer(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> messages.AskResponse:
         begun = time.monotonic()
         chains = min(5, request.passages)
         with request_context(context), self.index.lease() as corpus:
@@ -239,7 +252,6 @@ class Service(Closing):
             certificates = self._certificates(method, answer, given) if request.certify else []
             said = says.answer(answer, certificates)
             emit("answer", said)
-        self.metrics.observe_usage(context.usage)
         with self._lock:
             seconds = time.monotonic() - begun
             self._answer_seconds += (seconds - self._answer_seconds) * (0.2 if self._answer_seconds else 1.0)
@@ -398,13 +410,12 @@ class Service(Closing):
     def _found(corpus: IndexedCorpus, name: str) -> tuple[list[int], DocumentEntry]:
         """Return the rows of a document and what is known of it; `NotFoundError` where there is none."""
         index = corpus.index
-        rows = index.rows_of(name)
-        if not rows and (row := index.row_of(name)) is not None:
-            rows = index.rows_of(document_id(index.passage(row)))
-        if not rows:
+        entry = entry_of(index, name)
+        if entry is None and (row := index.row_of(name)) is not None:
+            entry = entry_of(index, document_id(index.passage(row)))
+        if entry is None:
             raise NotFoundError(f"there is no document or passage {name[:100]!r} in the index")
-        segment, local = index.place(rows[0])
-        return rows, segment.entry_of(int(segment["passages"][local]))
+        return index.rows_of(entry.id), entry
 
     def page(self, name: str, page: int) -> Future[bytes]:
         """Draw a page of a PDF document, from the file that it was read from."""
@@ -486,10 +497,7 @@ class Service(Closing):
 
     def _add_file(self, folder: Path, name: str, staging: ExitStack) -> messages.ChangeResponse:
         with staging:
-            try:
-                given = self.documents.read_file(folder / name, name, self._read_options())
-            except DataError as error:
-                raise InputError(str(error).replace(f"{folder}/", "")) from None
+            given = self.documents.read_file(folder / name, name, self._read_options())
             changes = self.index.submit(self.documents.addition(given))()
             return _changed(changes, given.ids, given.warnings)
 
@@ -499,18 +507,14 @@ class Service(Closing):
         return self._changing.submit(self._remove, ids)
 
     def _remove(self, ids: Sequence[str]) -> messages.ChangeResponse:
-        with self.index.lease() as corpus:
-            for name in ids:
-                if not corpus.index.rows_of(name):
-                    raise NotFoundError(f"there is no document {name[:100]!r} in the index, and nothing was removed")
         return _changed(self.index.submit(self.documents.removal(ids))(), list(ids), [])
 
     def _read_options(self) -> ReadOptions:
-        """Return how documents of the index are read; filters are for what is on its disk."""
+        """Return how documents of the index are read, and would be by a sync, which filters them, too."""
         with self.index.lease() as corpus:
             kept = dict(corpus.index.manifest.reading)
         return msgspec.convert(
-            {name: kept[name] for name in ("language", "words", "overlap") if name in kept}, ReadOptions
+            {name: kept[name] for name in ("language", "words", "overlap", "where") if name in kept}, ReadOptions
         )
 
     # ---- the service itself
@@ -530,9 +534,17 @@ class Service(Closing):
         return self._warm and not self._stopping
 
     def warm(self) -> None:
-        """Load the language model, so that the first question need not wait for it."""
-        self.engine.model.count_tokens("ready")
-        self._warm = True
+        """Load the language model, so that the first question need not wait for it; one on a server may not be there yet."""
+        last = ""
+        while not (self._warm or self._closing.is_set()):
+            try:
+                self.engine.model.count_tokens("ready")
+                self._warm = True
+            except PytraceError as error:
+                if str(error) != last:
+                    last = str(error)
+                    self.on_trouble("language model not loaded", error)
+                self._closing.wait(_AGAIN)
 
     def stop(self) -> None:
         """Say that no more questions are taken in, so that others stop sending them."""
@@ -562,10 +574,10 @@ class Service(Closing):
             try:
                 self.index.refresh()
                 last = ""
-            except PytraceError as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next index may be one again
                 if str(error) != last:  # once, and not every second
                     last = str(error)
-                    self.on_trouble(error)
+                    self.on_trouble("index not reloaded", error)
 
 
 def check_question(question: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -108,7 +109,8 @@ class SharedEncoder(Closing):
                 request.check()
             future = self._batchers[kind].submit(piece)
             try:
-                rows.append(future.result())
+                with nullcontext() if request is None else request.on_cancel(future.cancel):
+                    rows.append(future.result())
             except CancelledError:
                 raise CancelledRequestError("the request was cancelled while its texts waited to be encoded") from None
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
