@@ -21,6 +21,9 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
+# Nothing that whoever runs the tests has written for their own calls may decide.
+os.environ["PYTRACE_CONFIG"] = os.devnull
+
 from pytrace import _core
 from pytrace.errors import DeviceUnavailableError, ModelFileError
 from pytrace.kernels import devices

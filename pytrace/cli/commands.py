@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 import click
 
 from pytrace.cli import common
+from pytrace.cli.configuration import ConfiguredCommand, ConfiguredGroup, ConfiguredOption
 
 if TYPE_CHECKING:
     from pytrace.documents.read_report import Skipped
@@ -80,15 +81,15 @@ def group(make: Callable[..., Any], record: type[Any], options: Mapping[str, Any
 
 def click_command(command: type[Command]) -> click.Command:
     """Return click's form of a command, by the name of its class."""
-    return click.Command(_name(command), **_settings(command))
+    return ConfiguredCommand(_name(command), **_settings(command))
 
 
 def click_group(help: str | type[Command], *commands: type[Command]) -> click.Group:
     """Return a group of commands: with a help text, or a command that is run where none of the others is named."""
     members = {_name(command): click_command(command) for command in commands}
     if isinstance(help, str):
-        return click.Group(commands=members, help=inspect.cleandoc(help))
-    return click.Group(_name(help), commands=members, invoke_without_command=True, **_settings(help))
+        return ConfiguredGroup(commands=members, help=inspect.cleandoc(help))
+    return ConfiguredGroup(_name(help), commands=members, invoke_without_command=True, **_settings(help))
 
 
 def _name(command: type[Command]) -> str:
@@ -103,7 +104,7 @@ def _settings(command: type[Command]) -> dict[str, Any]:
         result.show(as_json=as_json)  # on stdout alone; remarks and progress are on stderr
         return common.bad_status(result.bad)
 
-    as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")
+    as_json = ConfiguredOption(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")
     return {"callback": call, "params": [*_parameters(command), as_json], "help": inspect.getdoc(command)}
 
 
@@ -158,7 +159,7 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
         details["multiple"] = repeated
     elif "/" not in flag:  # click knows `--rows/--no-rows` by its slash
         details["is_flag"] = True
-    return click.Option([flag or f"--{name.replace('_', '-')}", name], **details)
+    return ConfiguredOption([flag or f"--{name.replace('_', '-')}", name], **details)
 
 
 def _within_bounds(_: click.Context, __: click.Parameter, value: Any) -> Any:

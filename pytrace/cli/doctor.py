@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from pytrace import __version__, _core
-from pytrace.cli import common
+from pytrace.cli import common, configuration
 from pytrace.cli.commands import Command, Result
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
@@ -68,7 +68,10 @@ class Cuda(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that the doctor found; sizes are bytes, and null stands for what is not there or cannot be known."""
+    """All that the doctor found; sizes are bytes, and null stands for what is not there or cannot be known.
+
+    `configuration` has the files that are used, the nearest first, and what each says; `environment` the variables that are set.
+    """
 
     pytrace: str
     python: str
@@ -82,6 +85,8 @@ class Report(msgspec.Struct, frozen=True):
     usable_processors: float
     memory: int | None
     available_memory: int | None
+    configuration: dict[str, list[str]]
+    environment: list[str]
     home: str
     home_free: int | None
     models: dict[str, str]
@@ -107,6 +112,9 @@ def _print(report: Report) -> None:
         ("threads", str(report.threads)),
         ("processor", f"{report.processor}, {report.processors} logical, {report.usable_processors:g} usable"),
         ("memory", f"{common.human_size(report.memory)}, {common.human_size(report.available_memory)} available"),
+        *((file, ", ".join(said) or "says nothing") for file, said in report.configuration.items()),
+        *([] if report.configuration else [(configuration.NAME, "none is used")]),
+        ("environment", ", ".join(report.environment) or "no PYTRACE_ variable is set"),
         ("PYTRACE_HOME", f"{report.home}, {common.human_size(report.home_free)} free"),
         *((f"model {name}", state) for name, state in report.models.items()),
         ("onnxruntime providers", ", ".join(report.providers) or "-"),
@@ -135,6 +143,7 @@ def examine() -> Report:
         add(error, f"set PYTRACE_ISA to one of {', '.join(_core.available_isas())}, or unset it")
     home, free, models = _models(add)
     memory, available = _memory()
+    configured = _configuration(add)
     return Report(
         pytrace=__version__,
         python=platform.python_version(),
@@ -148,6 +157,8 @@ def examine() -> Report:
         usable_processors=_usable_processors(),
         memory=memory,
         available_memory=available,
+        configuration=configured,
+        environment=sorted(name for name, value in os.environ.items() if name.startswith("PYTRACE_") and value),
         home=home,
         home_free=free,
         models=models,
@@ -163,6 +174,20 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _configuration(add: _Add) -> dict[str, list[str]]:
+    """Return the files of repeated options, and what each says to which command."""
+    from pytrace.cli import program
+
+    said: dict[str, list[str]] = {}
+    try:
+        for file in configuration.files():
+            said[str(file.path)] = []
+            said[str(file.path)] += configuration.check(program, file)
+    except PytraceError as error:
+        add(str(error), "correct or remove that")
+    return said
 
 
 def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
