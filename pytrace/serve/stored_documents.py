@@ -26,7 +26,6 @@ from pytrace.serve.failures import NotFoundError
 from pytrace.serve.messages import GivenDocument
 from pytrace.serve.served_index import Change
 from pytrace.storage.files import atomic_output, flush
-from pytrace.storage.text import storable
 
 FOLDER = "documents"
 """In the index's directory, where what was given is kept."""
@@ -271,7 +270,7 @@ def safe_name(name: str) -> str:
     >>> safe_name("report (2).pdf"), safe_name("../../etc/passwd.txt")
     ('report (2).pdf', 'passwd.txt')
     """
-    last = re.split(r"[/\\]", storable(name))[-1]
+    last = re.split(r"[/\\]", name)[-1]
     cleaned = _UNSAFE.sub("_", last).strip(" ._")
     if not cleaned:
         raise InputError(f"{name[:80]!a} is no name of a file; give one such as report.pdf")
