@@ -45,6 +45,8 @@ _LEAST_RATE = 16 << 10
 _AHEAD = 4
 # Bytes of a body that are taken however much is held of others', so that large ones do not keep small ones out.
 _SMALL = 64 << 10
+# Characters of an error's message.
+_LONGEST_MESSAGE = 1000
 # Digits of a number of bytes: 18 of them are more than any disk has.
 _MOST_DIGITS = 18
 # Clients whose pace is remembered.
@@ -394,8 +396,13 @@ class _Exchange:
 
     def _tell(self, error: Exception) -> ErrorDetail:
         """Say to the client what an error is, in a message of an answer that has begun."""
-        failure = self._failure(error)
-        return ErrorDetail(message=failure.message, type=failure.kind, request_id=self.id)
+        return self._detail(self._failure(error))
+
+    def _detail(self, failure: _Failure) -> ErrorDetail:
+        message = failure.message
+        if len(message) > _LONGEST_MESSAGE:  # it repeats what was sent
+            message = f"{message[: _LONGEST_MESSAGE // 2]} … {message[-_LONGEST_MESSAGE // 2 :]}"
+        return ErrorDetail(message=message, type=failure.kind, request_id=self.id)
 
     def _failure(self, error: Exception) -> _Failure:
         """Say what an error is to the client: nothing of it that was not written for somebody to read from elsewhere."""
@@ -446,9 +453,7 @@ class _Exchange:
                 # The client must not take half an answer for a whole one: without an end the connection is closed.
                 raise ConnectionResetError(failure.message)
             return
-        body = msgspec.json.encode(
-            ErrorResponse(error=ErrorDetail(message=failure.message, type=failure.kind, request_id=self.id))
-        )
+        body = msgspec.json.encode(ErrorResponse(error=self._detail(failure)))
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         headers += [(name.encode(), value.encode("latin-1")) for name, value in failure.headers.items()]
         with suppress(OSError):
