@@ -38,7 +38,12 @@ export function verdicts(certificates) {
   if (!certificates.length) return null;
   const line = certificates.map((certificate) => {
     const [colour, kind] = KINDS[certificate.kind];
-    return element("a", { href: `#${idOf(certificate)}` }, badge(colour, kind), element("span", {}, certificate.id || "certificate"));
+    return element(
+      "a",
+      { href: `#${idOf(certificate)}` },
+      badge(colour, kind),
+      element("span", {}, certificate.id || "certificate"),
+    );
   });
   return element("p", { class: "verdicts" }, line);
 }
@@ -61,8 +66,20 @@ function step(certified) {
     "li",
     { class: colour },
     element("p", {}, badge(colour, text), " ", element("span", { class: "said" }, certified.text)),
-    element("p", { class: "reason" }, sentence(certified.reason), certified.follows ? "" : " It does not go on from the step before."),
-    triple ? element("p", { class: "triple" }, "Nearest in the graph: ", [triple.head, triple.relation, triple.tail].join(" → ")) : null,
+    element(
+      "p",
+      { class: "reason" },
+      sentence(certified.reason),
+      certified.follows ? "" : " It does not go on from the step before.",
+    ),
+    triple
+      ? element(
+          "p",
+          { class: "triple" },
+          "Nearest in the graph: ",
+          [triple.head, triple.relation, triple.tail].join(" → "),
+        )
+      : null,
     placeLine(certified.source),
   );
 }

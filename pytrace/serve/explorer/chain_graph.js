@@ -94,7 +94,10 @@ export function chainGraph(result, neighbours = new Map()) {
  */
 export function place(nodes, width) {
   const beside = nodes.filter((node) => node.column === undefined);
-  const columns = Map.groupBy(nodes.filter((node) => node.column !== undefined), (node) => node.column);
+  const columns = Map.groupBy(
+    nodes.filter((node) => node.column !== undefined),
+    (node) => node.column,
+  );
   const hops = [...columns.keys()].sort((a, b) => a - b).map((key) => columns.get(key));
   for (const node of nodes) node.height = node.kind === "question" || node.kind === "answer" ? TALL : HEIGHT;
   const across = (width - GAP * (hops.length - 1)) / hops.length;

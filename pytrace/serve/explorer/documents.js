@@ -35,12 +35,18 @@ export class Documents {
       },
     });
     filter.value = this.query;
-    this.body.append(element("label", { class: "filter", for: "filter" }, "Filter", filter), this.#adding(), this.uploads, this.list);
+    this.body.append(
+      element("label", { class: "filter", for: "filter" }, "Filter", filter),
+      this.#adding(),
+      this.uploads,
+      this.list,
+    );
     this.refresh();
   }
 
   #adding() {
-    if (this.info?.read_only) return element("p", { class: "place" }, "This service does not let documents be added or removed.");
+    if (this.info?.read_only)
+      return element("p", { class: "place" }, "This service does not let documents be added or removed.");
     const field = element("input", {
       type: "file",
       multiple: true,
@@ -76,21 +82,32 @@ export class Documents {
     this.reading = new AbortController();
     if (!this.list.children.length) this.list.append(element("p", { class: "waiting" }, "Reading the list …"));
     try {
-      const found = await get("v1/documents", { offset: this.offset, limit: PAGE, query: this.query }, this.reading.signal);
+      const found = await get(
+        "v1/documents",
+        { offset: this.offset, limit: PAGE, query: this.query },
+        this.reading.signal,
+      );
       if (!found.documents.length && this.offset > 0) return this.#page(Math.max(0, this.offset - PAGE));
       this.#draw(found);
     } catch (error) {
-      if (error.name !== "AbortError") this.list.replaceChildren(element("p", { class: "notice bad", role: "alert" }, error.message));
+      if (error.name !== "AbortError")
+        this.list.replaceChildren(element("p", { class: "notice bad", role: "alert" }, error.message));
     }
   }
 
   #draw({ total, documents }) {
     if (!total) {
-      const text = this.query ? `No document matches “${this.query}”.` : "The index is empty. Add files to ask about them.";
+      const text = this.query
+        ? `No document matches “${this.query}”.`
+        : "The index is empty. Add files to ask about them.";
       this.list.replaceChildren(element("p", { class: "empty" }, text));
       return;
     }
-    const rows = element("ul", { class: "rows" }, documents.map((document) => this.#row(document)));
+    const rows = element(
+      "ul",
+      { class: "rows" },
+      documents.map((document) => this.#row(document)),
+    );
     arrowKeys(rows, "button.row");
     this.list.replaceChildren(rows, this.#paging(total, documents.length));
   }
@@ -105,7 +122,16 @@ export class Documents {
       placeLine(document.source),
       element("span", { class: "row-facts" }, count(document.passages, "passage")),
     );
-    const away = element("button", { type: "button", class: "link", "aria-label": `Remove ${title}`, on: { click: () => this.#confirm(item, document, away) } }, "Remove");
+    const away = element(
+      "button",
+      {
+        type: "button",
+        class: "link",
+        "aria-label": `Remove ${title}`,
+        on: { click: () => this.#confirm(item, document, away) },
+      },
+      "Remove",
+    );
     item.append(open, this.info?.read_only ? "" : away);
     return item;
   }
@@ -119,9 +145,18 @@ export class Documents {
       away.focus();
     };
     const keep = element("button", { type: "button", on: { click: back } }, "Keep");
-    const go = element("button", { type: "button", class: "danger", on: { click: () => this.#remove(item, document, back) } }, "Remove");
-    const question = element("p", {}, `Remove “${title}” from the index? The file itself stays where it is.`);
-    const asked = element("div", { class: "confirm", role: "alertdialog", "aria-label": `Remove ${title}?` }, question, element("p", { class: "buttons" }, keep, go));
+    const go = element(
+      "button",
+      { type: "button", class: "danger", on: { click: () => this.#remove(item, document, back) } },
+      "Remove",
+    );
+    const question = element("p", {}, `Remove “${title}” from the index?`);
+    const asked = element(
+      "div",
+      { class: "confirm", role: "alertdialog", "aria-label": `Remove ${title}?` },
+      question,
+      element("p", { class: "buttons" }, keep, go),
+    );
     asked.addEventListener("keydown", (event) => event.key === "Escape" && back(event));
     item.replaceChildren(asked);
     keep.focus();
@@ -158,7 +193,13 @@ export class Documents {
     for (const file of files) {
       const state = element("span", { class: "upload-state", role: "status" }, "waiting");
       const bar = element("progress", { max: "1", value: "0", "aria-label": `${file.name}: sent` });
-      const line = element("li", { "data-state": "waiting" }, element("span", { class: "upload-name" }, file.name), state, bar);
+      const line = element(
+        "li",
+        { "data-state": "waiting" },
+        element("span", { class: "upload-name" }, file.name),
+        state,
+        bar,
+      );
       this.uploads.prepend(line);
       this.waiting = this.waiting.then(() => this.#send(file, line, state, bar));
     }
@@ -167,7 +208,8 @@ export class Documents {
   async #send(file, line, state, bar) {
     try {
       const most = this.info?.max_body_bytes;
-      if (most && file.size > most) throw new ServiceError(`It has ${size(file.size)}, and the service takes at most ${size(most)}.`);
+      if (most && file.size > most)
+        throw new ServiceError(`It has ${size(file.size)}, and the service takes at most ${size(most)}.`);
       if (!file.size) throw new ServiceError("The file is empty.");
       state.textContent = "sending";
       const change = await upload("v1/documents", { filename: file.name }, file, (share) => {

@@ -14,6 +14,7 @@ const NARROW = "(max-width: 899px)"; // where panes are sheets
 let info = null;
 let view = null;
 let running = null; // an AbortController while a question is asked
+let loaded = null; // settled when `info` has been asked for
 
 const documents = new Documents({ read: readDocument, changed: loadInfo });
 
@@ -24,13 +25,18 @@ async function loadInfo() {
     info = await get("v1/info");
   } catch (error) {
     byId("facts").textContent = "";
-    if (!view) byId("results").replaceChildren(element("div", { class: "notice bad", role: "alert" }, element("p", {}, error.message), retry()));
+    if (!view)
+      byId("results").replaceChildren(
+        element("div", { class: "notice bad", role: "alert" }, element("p", {}, error.message), retry()),
+      );
     return;
   }
   if (!view) byId("results").replaceChildren();
   documents.info = info;
   byId("facts").textContent = `${count(info.documents, "document")}, ${count(info.passages, "passage")}`;
-  byId("facts").title = [info.language_model, info.encoder, info.cross_encoder, `pytrace ${info.version}`].filter(Boolean).join(" · ");
+  byId("facts").title = [info.language_model, info.encoder, info.cross_encoder, `pytrace ${info.version}`]
+    .filter(Boolean)
+    .join(" · ");
   fillMethods();
   if (!info.documents && !view) {
     const how = info.read_only ? "" : " Drop files on this page, or open Documents, to add some.";
@@ -71,7 +77,10 @@ function summarize() {
 // ---- asking
 
 function lines(id) {
-  return byId(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
+  return byId(id)
+    .value.split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
 }
 
 function requestOf(kind) {
@@ -116,7 +125,11 @@ async function run(result) {
       shown.cancelled();
       announce("Cancelled.");
     } else {
-      shown.problem(error instanceof ServiceError ? error : new ServiceError(`This page could not show the answer: ${error.message}`));
+      shown.problem(
+        error instanceof ServiceError
+          ? error
+          : new ServiceError(`This page could not show the answer: ${error.message}`),
+      );
     }
   } finally {
     running = null;
@@ -162,7 +175,11 @@ function busy(now) {
 // ---- reading
 
 function read(passage, result) {
-  const seen = [...(result.seeds?.seeds ?? []), ...(result.chains?.passages ?? []), ...(result.chains?.chains ?? []).flatMap(({ steps }) => steps)];
+  const seen = [
+    ...(result.seeds?.seeds ?? []),
+    ...(result.chains?.passages ?? []),
+    ...(result.chains?.chains ?? []).flatMap(({ steps }) => steps),
+  ];
   const found = new Map();
   for (const { id, sentence_index: index } of seen) {
     const sentences = found.get(id) ?? [];
@@ -227,22 +244,23 @@ function setUpDropping() {
   let depth = 0;
   const over = (by) => {
     depth = by === 0 ? 0 : Math.max(0, depth + by);
-    byId("drop").hidden = depth === 0 || !info || info.read_only;
+    byId("drop").hidden = depth === 0 || Boolean(info?.read_only);
   };
   addEventListener("dragenter", (event) => files(event) && over(1));
   addEventListener("dragleave", (event) => files(event) && over(-1));
   addEventListener("dragover", (event) => files(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
+  addEventListener("drop", async (event) => {
     if (!files(event)) return;
     event.preventDefault();
     over(0);
-    if (!info) return;
-    if (byId("documents").hidden) openDocuments();
-    if (!info.read_only) documents.add([...event.dataTransfer.files]);
+    const dropped = [...event.dataTransfer.files]; // the event forgets them
+    if (byId("documents").hidden) await openDocuments();
+    if (!info?.read_only) documents.add(dropped);
   });
 }
 
-function openDocuments() {
+async function openDocuments() {
+  await loaded; // whether documents may be added
   documents.open();
   togglePane(byId("documents"));
 }
@@ -277,7 +295,7 @@ function setUp() {
   byId("open-documents").addEventListener("click", openDocuments);
   document.addEventListener("keydown", keys);
   setUpDropping();
-  loadInfo();
+  loaded = loadInfo();
 }
 
 setUp();

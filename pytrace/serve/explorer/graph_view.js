@@ -151,7 +151,10 @@ export class GraphView {
     this.cy.add(elements);
     this.cy.viewport({ zoom: 1, pan: { x: 0, y: 0 } });
     if (this.neighbours.size && !still()) {
-      this.cy.nodes("[kind = 'neighbour']").style("opacity", 0).animate({ style: { opacity: 1 } }, { duration: 200 });
+      this.cy
+        .nodes("[kind = 'neighbour']")
+        .style("opacity", 0)
+        .animate({ style: { opacity: 1 } }, { duration: 200 });
     }
   }
 
@@ -174,7 +177,8 @@ export class GraphView {
       this.box.style.cursor = passage ? "pointer" : "";
       const words = passage?.sentence ?? passage?.text;
       this.caption.textContent = words ? `${label}: ${words}` : label;
-      if (kind === "neighbour") this.caption.textContent = `${label}, linked by the name “${spelled(passage.name, [label])}”`;
+      if (kind === "neighbour")
+        this.caption.textContent = `${label}, linked by the name “${spelled(passage.name, [label])}”`;
     });
     this.cy.on("mouseout", "node", () => {
       this.box.style.cursor = "";

@@ -41,7 +41,13 @@ export function drawHistory() {
   const body = furnish(byId("history"), "History");
   const results = storedResults();
   if (!results.length) {
-    body.append(element("p", { class: "empty" }, "No questions yet. Those that you ask are kept in this browser, with what was found."));
+    body.append(
+      element(
+        "p",
+        { class: "empty" },
+        "No questions yet. Those that you ask are kept in this browser, with what was found.",
+      ),
+    );
     return;
   }
   const list = element("ul", { class: "rows" }, results.map(row));

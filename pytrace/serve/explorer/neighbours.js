@@ -6,7 +6,11 @@ import { get } from "./service.js";
 /** Return a section that fills itself; `found(list)` is told what there is, `close()` that it is no longer wanted. */
 export function neighboursSection(passage, { read, found, close }) {
   const name = passage.title || "this passage";
-  const body = element("div", { "aria-live": "polite" }, element("p", { class: "waiting" }, "Looking for neighbours …"));
+  const body = element(
+    "div",
+    { "aria-live": "polite" },
+    element("p", { class: "waiting" }, "Looking for neighbours …"),
+  );
   const section = element(
     "section",
     { class: "neighbours" },
@@ -30,7 +34,11 @@ async function fill(passage, body, read, found) {
     body.replaceChildren(element("p", { class: "empty" }, "No other passage shares a name with it."));
     return;
   }
-  const list = element("ul", { class: "rows compact" }, neighbours.map((neighbour) => row(neighbour, passage.title, read)));
+  const list = element(
+    "ul",
+    { class: "rows compact" },
+    neighbours.map((neighbour) => row(neighbour, passage.title, read)),
+  );
   arrowKeys(list, "button.row");
   body.replaceChildren(list);
   found(neighbours);
@@ -47,7 +55,13 @@ function row(neighbour, name, read) {
       "button",
       { type: "button", class: "row", on: { click: () => read(neighbour) } },
       element("span", { class: "row-title" }, neighbour.title || "Untitled"),
-      element("span", { class: "row-facts" }, [neighbour.name ? `by the name “${spelled(neighbour.name, [neighbour.title, name])}”` : "", ...ways].filter(Boolean).join(" · ")),
+      element(
+        "span",
+        { class: "row-facts" },
+        [neighbour.name ? `by the name “${spelled(neighbour.name, [neighbour.title, name])}”` : "", ...ways]
+          .filter(Boolean)
+          .join(" · "),
+      ),
     ),
   );
 }

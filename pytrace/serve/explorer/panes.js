@@ -53,7 +53,11 @@ export function furnish(pane, title) {
       "header",
       { class: "pane-head" },
       element("h2", { id: `${pane.id}-title`, tabindex: "-1" }, title),
-      element("button", { type: "button", class: "quiet icon", "aria-label": `Close: ${title}`, on: { click: closePane } }, "✕"),
+      element(
+        "button",
+        { type: "button", class: "quiet icon", "aria-label": `Close: ${title}`, on: { click: closePane } },
+        "✕",
+      ),
     ),
     body,
   );

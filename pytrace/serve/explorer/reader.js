@@ -52,7 +52,12 @@ function draw(read, place, found, signal) {
 
 function facts(read) {
   const known = Object.entries(read.metadata ?? {}).map(([name, value]) => `${name}: ${value}`);
-  return element("div", { class: "about" }, placeLine(read.source), element("p", { class: "place" }, [count(read.passages, "passage"), ...known].join(" · ")));
+  return element(
+    "div",
+    { class: "about" },
+    placeLine(read.source),
+    element("p", { class: "place" }, [count(read.passages, "passage"), ...known].join(" · ")),
+  );
 }
 
 function pageOf(read, place) {
@@ -87,7 +92,8 @@ function passages(read, place, found) {
       }
       if (line) paragraph.classList.add("line");
       const at = passage.pages[index] ?? passage.page;
-      if (at !== null && at !== page) paragraph.append(element("span", { class: "page-number", "data-page": at }, `page ${at}`), " ");
+      if (at !== null && at !== page)
+        paragraph.append(element("span", { class: "page-number", "data-page": at }, `page ${at}`), " ");
       page = at;
       const marked = here && index === place.sentence_index;
       const text = sentences.has(index) ? element("mark", { class: marked ? "here" : "" }, sentence) : sentence;
@@ -108,9 +114,22 @@ class PagePictures {
     this.last = Math.max(1, ...numbers);
     this.image = element("div", { class: "picture" });
     this.number = element("span", { role: "status" });
-    this.up = element("button", { type: "button", class: "icon", "aria-label": "Page before", on: { click: () => this.turn(-1) } }, "↑");
-    this.down = element("button", { type: "button", class: "icon", "aria-label": "Page after", on: { click: () => this.turn(1) } }, "↓");
-    this.figure = element("figure", { class: "page" }, element("figcaption", {}, this.up, this.number, this.down, this.#fold()), this.image);
+    this.up = element(
+      "button",
+      { type: "button", class: "icon", "aria-label": "Page before", on: { click: () => this.turn(-1) } },
+      "↑",
+    );
+    this.down = element(
+      "button",
+      { type: "button", class: "icon", "aria-label": "Page after", on: { click: () => this.turn(1) } },
+      "↓",
+    );
+    this.figure = element(
+      "figure",
+      { class: "page" },
+      element("figcaption", {}, this.up, this.number, this.down, this.#fold()),
+      this.image,
+    );
   }
 
   #fold() {
@@ -125,7 +144,9 @@ class PagePictures {
 
   turn(by) {
     this.show(this.page + by);
-    this.article.querySelector(`[data-page="${this.page}"]`)?.scrollIntoView({ block: "start", behavior: still() ? "auto" : "smooth" });
+    this.article
+      .querySelector(`[data-page="${this.page}"]`)
+      ?.scrollIntoView({ block: "start", behavior: still() ? "auto" : "smooth" });
   }
 
   async show(page) {

@@ -2,6 +2,7 @@
 
 import { certificateSection, verdicts } from "./certificates.js";
 import { arrowKeys, byId, count, duration, element, placeLine, spelled } from "./elements.js";
+import { evidenceSection, notes } from "./evidence.js";
 import { GraphView } from "./graph_view.js";
 import { neighboursSection } from "./neighbours.js";
 import { ASK, SEARCH, Stages } from "./stages.js";
@@ -30,7 +31,8 @@ export class ResultView {
   showAll() {
     const { seeds, chains, evidence, answer, times } = this.result;
     const found = { seeds, chains, evidence, answer, search: chains };
-    for (const stage of this.stages.names) if (times[stage] !== undefined) this.stages.show(stage, found[stage], times[stage]);
+    for (const stage of this.stages.names)
+      if (times[stage] !== undefined) this.stages.show(stage, found[stage], times[stage]);
     for (const stage of ["seeds", "chains", "evidence", "answer"]) if (found[stage]) this.add(stage);
   }
 
@@ -78,10 +80,15 @@ export class ResultView {
 
   #chains() {
     const { chains, seeds } = this.result;
-    const list = element("ol", { class: "chains" }, chains.chains.map((chain, index) => this.#chain(chain, index)));
+    const list = element(
+      "ol",
+      { class: "chains" },
+      chains.chains.map((chain, index) => this.#chain(chain, index)),
+    );
     arrowKeys(list, "button.step");
     const section = element("section", { class: "card" }, element("h2", {}, "Chains"));
-    if (seeds && seeds.read_as !== seeds.question) section.append(element("p", { class: "lead" }, `Read as: ${seeds.read_as}`));
+    if (seeds && seeds.read_as !== seeds.question)
+      section.append(element("p", { class: "lead" }, `Read as: ${seeds.read_as}`));
     if (seeds) section.append(element("p", { class: "lead" }, hopsLine(seeds.hops)));
     if (chains.chains.length) {
       this.near = element("div", { class: "near" });
@@ -91,7 +98,12 @@ export class ResultView {
     }
     this.slots.chains.replaceChildren(section);
 
-    const best = element("section", { class: "card" }, element("h2", {}, "Passages found"), passageList(chains.passages, this.read));
+    const best = element(
+      "section",
+      { class: "card" },
+      element("h2", {}, "Passages found"),
+      passageList(chains.passages, this.read),
+    );
     this.slots.passages.replaceChildren(chains.passages.length ? best : nothing());
   }
 
@@ -114,7 +126,11 @@ export class ResultView {
       "li",
       {},
       element("h3", {}, `Chain ${index + 1} `, element("span", { class: "soft" }, `probability ${probability}`)),
-      element("ol", { class: "thread" }, chain.steps.map((step) => this.#step(step, chain))),
+      element(
+        "ol",
+        { class: "thread" },
+        chain.steps.map((step) => this.#step(step, chain)),
+      ),
     );
   }
 
@@ -130,13 +146,24 @@ export class ResultView {
       element(
         "button",
         { type: "button", class: "step", on: { click: () => this.read(step) } },
-        element("span", { class: "row-title" }, step.title || "Untitled", " ", element("span", { class: "soft" }, from)),
+        element(
+          "span",
+          { class: "row-title" },
+          step.title || "Untitled",
+          " ",
+          element("span", { class: "soft" }, from),
+        ),
         element("q", {}, step.sentence),
         placeLine(step.where),
       ),
       element(
         "button",
-        { type: "button", class: "link", "aria-label": `Neighbours of ${step.title}`, on: { click: () => this.#neighbours(step) } },
+        {
+          type: "button",
+          class: "link",
+          "aria-label": `Neighbours of ${step.title}`,
+          on: { click: () => this.#neighbours(step) },
+        },
         "Neighbours",
       ),
     );
@@ -153,47 +180,17 @@ export class ResultView {
   }
 
   #evidence() {
-    const { evidence } = this.result;
-    const units = evidence.chains.map((chain, index) =>
-      element(
-        "li",
-        {},
-        element("h3", {}, `Chain ${index + 1} `, element("span", { class: "soft" }, `log-probability ${chain.score.toFixed(2).replace("-", "−")}`)),
-        element("ol", { class: "thread" }, chain.units.map((unit) => this.#unit(unit))),
-      ),
-    );
-    const list = element("ol", { class: "chains" }, units);
-    arrowKeys(list, "button.step");
-    this.slots.evidence.replaceChildren(
-      element(
-        "section",
-        { class: "card" },
-        element("h2", {}, "Evidence"),
-        element("p", { class: "lead" }, `What the answer rests on: ${evidence.kind}.`),
-        notes(evidence.notes ?? []),
-        evidence.chains.length ? list : null,
-        votes(evidence.votes, this.result),
-        evidence.context.length
-          ? element("details", {}, element("summary", {}, "As the reader was given it"), element("ol", { class: "context" }, evidence.context.map((text) => element("li", {}, text))))
-          : element("p", { class: "empty" }, "The method found no evidence."),
-      ),
-    );
-  }
-
-  #unit(unit) {
-    const words = [
-      unit.title ? element("span", { class: "row-title" }, unit.title) : null,
-      element("q", {}, unit.text),
-      placeLine(unit.where),
-    ];
-    if (!unit.id) return element("li", {}, element("div", { class: "step" }, words));
-    return element("li", {}, element("button", { type: "button", class: "step", on: { click: () => this.read(unit) } }, words));
+    this.slots.evidence.replaceChildren(evidenceSection(this.result, this.read));
   }
 
   #answer() {
     const { answer } = this.result;
     const seconds = Object.values(this.result.times).reduce((sum, time) => sum + time, 0);
-    const facts = [answer.method, duration(seconds), answer.context_tokens ? count(answer.context_tokens, "token") + " of evidence" : ""];
+    const facts = [
+      answer.method,
+      duration(seconds),
+      answer.context_tokens ? count(answer.context_tokens, "token") + " of evidence" : "",
+    ];
     this.slots.answer.replaceChildren(
       element(
         "section",
@@ -227,11 +224,11 @@ function hopsLine(hops) {
 }
 
 function nothing() {
-  return element("p", { class: "empty" }, "Nothing was found. Try other words, or fewer conditions under “More options”.");
-}
-
-function notes(texts) {
-  return texts.length ? element("ul", { class: "notes" }, texts.map((text) => element("li", {}, text))) : null;
+  return element(
+    "p",
+    { class: "empty" },
+    "Nothing was found. Try other words, or fewer conditions under “More options”.",
+  );
 }
 
 function passageList(passages, read) {
@@ -245,7 +242,13 @@ function passageList(passages, read) {
           element(
             "button",
             { type: "button", class: "row", on: { click: () => read(passage) } },
-            element("span", { class: "row-title" }, passage.title || "Untitled", " ", element("span", { class: "soft" }, passage.score.toFixed(3))),
+            element(
+              "span",
+              { class: "row-title" },
+              passage.title || "Untitled",
+              " ",
+              element("span", { class: "soft" }, passage.score.toFixed(3)),
+            ),
             element("span", { class: "excerpt" }, passage.text),
             placeLine(passage.where),
           ),
@@ -265,14 +268,6 @@ function passageList(passages, read) {
   return [list, more];
 }
 
-function votes(counted, result) {
-  const found = Object.entries(counted).sort((a, b) => b[1] - a[1]);
-  if (!found.length) return null;
-  const titles = new Map([...(result.seeds?.seeds ?? []), ...(result.chains?.passages ?? [])].map(({ id, title }) => [id, title]));
-  const texts = found.map(([id, number]) => `${titles.get(id) || id} (${number})`);
-  return element("p", { class: "soft" }, `Votes of the chains: ${texts.join(", ")}.`);
-}
-
 function costs(answer) {
   const names = [...new Set([...Object.keys(answer.seconds), ...Object.keys(answer.usage)])];
   if (!names.length) return null;
@@ -280,7 +275,12 @@ function costs(answer) {
   const rows = names.map((name) => {
     const usage = answer.usage[name];
     const time = answer.seconds[name] ?? usage?.seconds;
-    const cells = [time === undefined ? "" : duration(time), usage?.calls, usage?.prompt_tokens, usage?.generated_tokens];
+    const cells = [
+      time === undefined ? "" : duration(time),
+      usage?.calls,
+      usage?.prompt_tokens,
+      usage?.generated_tokens,
+    ];
     return element(
       "tr",
       {},
@@ -295,7 +295,20 @@ function costs(answer) {
     element(
       "div",
       { class: "scroll" },
-      element("table", {}, element("thead", {}, element("tr", {}, head.map((text) => element("th", { scope: "col" }, text)))), element("tbody", {}, rows)),
+      element(
+        "table",
+        {},
+        element(
+          "thead",
+          {},
+          element(
+            "tr",
+            {},
+            head.map((text) => element("th", { scope: "col" }, text)),
+          ),
+        ),
+        element("tbody", {}, rows),
+      ),
     ),
   );
 }

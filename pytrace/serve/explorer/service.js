@@ -58,7 +58,9 @@ function address(path, query = {}) {
 }
 
 function unreachable() {
-  return new ServiceError(`The service at ${location.host} does not answer. See whether it still runs, then try again.`);
+  return new ServiceError(
+    `The service at ${location.host} does not answer. See whether it still runs, then try again.`,
+  );
 }
 
 function refusal(status, text, header) {

@@ -33,7 +33,14 @@ export class Stages {
       const time = element("span", { class: "time" });
       const detail = element("span", { class: "detail" });
       const spoken = element("span", { class: "hidden" });
-      const item = element("li", { "data-stage": name }, element("span", { class: "name" }, NAMES[name]), time, detail, spoken);
+      const item = element(
+        "li",
+        { "data-stage": name },
+        element("span", { class: "name" }, NAMES[name]),
+        time,
+        detail,
+        spoken,
+      );
       this.items.set(name, { item, time, detail, spoken });
       this.list.append(item);
       this.#set(name, "waiting");
