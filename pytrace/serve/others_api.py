@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 import uuid
@@ -19,7 +18,7 @@ from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.request_context import RequestContext
 from pytrace.serve import messages
 from pytrace.serve.guard import TELL
-from pytrace.serve.own_api import Stages, cancelling, wait_for
+from pytrace.serve.own_api import Stages, cancelling, in_turn, wait_for
 from pytrace.serve.routes import RouteRow, json_response, read_body
 from pytrace.serve.service import Service
 from pytrace.serve.shared_encoder import count_tokens
@@ -78,12 +77,11 @@ async def relevance(
     if not query.strip():
         raise InputError("the query is empty; ask something")
     if service.ranks_by_pairs(model):
-        pieces = await asyncio.gather(*map(wait_for, service.score_pairs(query, texts)))
+        pieces = await in_turn(service.score_pairs(query, texts))
         scores = np.concatenate(pieces)
         return scores if raw else (1 / (1 + np.exp(-scores.astype(np.float64)))).astype(np.float32)
-    futures = [*service.encode([query], "query"), *service.encode(texts, "passage")]
-    asked, *pieces = await asyncio.gather(*map(wait_for, futures))
-    vectors = np.concatenate(pieces)
+    (asked,) = await in_turn(service.encode([query], "query"))
+    vectors = np.concatenate(await in_turn(service.encode(texts, "passage")))
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked[0]) + np.float32(1e-12)
     cosines: np.ndarray[Any, np.dtype[np.float32]] = (vectors @ asked[0] / norms).astype(np.float32)
     return cosines
@@ -104,7 +102,7 @@ async def embeddings(service: Service, request: Request) -> Response:
     if body.dimensions not in (None, dimension):
         raise InputError(f"the encoder's vectors have {dimension} numbers, not {body.dimensions}; leave dimensions out")
     kind: Kind = "query" if body.input_type in {"query", "search_query"} else "passage"
-    vectors = np.concatenate(await asyncio.gather(*map(wait_for, service.encode(texts, kind))))
+    vectors = np.concatenate(await in_turn(service.encode(texts, kind)))
     tokens = _tokens(texts)
     data = [
         messages.Embedding(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -43,6 +44,23 @@ _FILENAME = Parameter("filename", str, "Of a file that is sent as it is: its nam
 async def wait_for(future: Future[_Result]) -> _Result:
     """Wait for a future; if this is cancelled, so is that, where it has not begun."""
     return await asyncio.wrap_future(future)
+
+
+async def in_turn(futures: Iterator[Future[_Result]]) -> list[_Result]:
+    """Wait for futures that begin as they are asked for, two at a time: one is done while the next one waits."""
+    results: list[_Result] = []
+    waiting: deque[asyncio.Future[_Result]] = deque()
+    try:
+        for future in futures:
+            waiting.append(asyncio.wrap_future(future))
+            if len(waiting) > 1:
+                results.append(await waiting.popleft())
+        while waiting:
+            results.append(await waiting.popleft())
+    finally:
+        for left in waiting:
+            left.cancel()
+    return results
 
 
 async def search(service: Service, request: Request) -> Response:
@@ -141,7 +159,9 @@ def event(name: str, message: Any) -> bytes:
 async def certify(service: Service, request: Request) -> Response:
     """Certify responses."""
     body = await read_body(request, messages.CertifyRequest)
-    certificates = await wait_for(service.certify(body))
+    context = RequestContext()
+    future = service.certify(body, context)
+    certificates = await cancelling(wait_for(future), context, future)
     return json_response(messages.CertifyResponse(certificates=certificates))
 
 

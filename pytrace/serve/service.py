@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -26,7 +26,7 @@ from pytrace.errors import DataError, InputError, PytraceError
 from pytrace.kg import KnowledgeBase
 from pytrace.methods.base import METHODS, setting_name
 from pytrace.methods.baselines import GOLD
-from pytrace.methods.catalog import parse_method
+from pytrace.methods.catalog import MethodName, method_settings, parse_method
 from pytrace.methods.ranking import SearchName
 from pytrace.models import registry
 from pytrace.models.encoders.cross_encoder import checked_scores
@@ -58,6 +58,18 @@ _PICTURES = 32
 _PAIR_TOKENS, _MOST_PAIR_TOKENS = 4096, 1 << 20
 # Documents of a listing that are looked at, so that one request does not hold up a thread for minutes.
 _ONCE = 1_000
+
+# What requests may set numbers of a method to: some times what any of the papers has.
+_MOST_OF_SETTING = 200
+_MOST_BY_SETTING = {
+    "samples": 64,
+    "steps": 32,
+    "length": 16,
+    "max_tokens": 2048,
+    "generated_tokens": 2048,
+    "document_tokens": 8192,
+    "seed": 1_000_000,
+}
 
 Emit = Callable[[str, messages.Message], object]
 """Is told each stage of an answer: its name, and what was found."""
@@ -141,6 +153,7 @@ class Service(Closing):
             )
         self._answering = ThreadPoolExecutor(settings.answering, thread_name_prefix="answering")
         self._reading = ThreadPoolExecutor(4, thread_name_prefix="reading")
+        self._certifying = ThreadPoolExecutor(2, thread_name_prefix="certifying")
         # Changes wait for their commit, and must not keep readers waiting.
         self._changing = ThreadPoolExecutor(8, thread_name_prefix="changing")
         self._lock = threading.Lock()
@@ -197,6 +210,10 @@ class Service(Closing):
                 raise InputError(
                     f"{setting_name(override)} names a file of the server, which requests may not; leave it out"
                 )
+        if method != self.method:
+            check_settings(method, self.engine.llm, (*request.settings, *method.overrides))
+        elif request.settings:
+            check_settings(MethodName(method.name), self.engine.llm, request.settings)
         with self._lock:
             waiting = self._asked - self.settings.answering
             if waiting >= self.settings.waiting:
@@ -298,32 +315,40 @@ class Service(Closing):
         """Whether a request is ranked by the cross-encoder."""
         return self._pairs is not None and (not model or model == self.engine.cross_encoder_name)
 
-    def score_pairs(self, query: str, texts: Sequence[str]) -> list[Future[Any]]:
-        """Have the cross-encoder read each text with the query; float32 scores, in pieces."""
+    def score_pairs(self, query: str, texts: Sequence[str]) -> Iterator[Future[Any]]:
+        """Have the cross-encoder read each text with the query; float32 scores, in pieces, each put in line when it is asked for."""
         assert self._pairs is not None
         pairs = [(query, text) for text in texts]
         size = 32
-        self._pairs.check_room(sum(count_tokens(query + text, 512) for text in texts))
-        return [self._pairs.submit(pairs[start : start + size]) for start in range(0, len(pairs), size)]
+        self._pairs.check_room(sum(count_tokens(text, 512) for text in texts))
+        line = self._pairs
+        return (line.submit(pairs[start : start + size]) for start in range(0, len(pairs), size))
 
     def _score_pairs(self, batch: list[list[tuple[str, str]]]) -> list[Any]:
         scores = checked_scores(self.engine.cross_encoder, [pair for piece in batch for pair in piece])
         return np.split(scores, np.cumsum([len(piece) for piece in batch])[:-1])
 
-    def encode(self, texts: Sequence[str], kind: Kind) -> list[Future[Vectors]]:
-        """Have texts encoded together with those of others, in pieces."""
+    def encode(self, texts: Sequence[str], kind: Kind) -> Iterator[Future[Vectors]]:
+        """Have texts encoded together with those of others, in pieces, each put in line when it is asked for."""
         self.encoder.check_room(texts, kind)
-        return self.encoder.submit(texts, kind)
+        return self.encoder.submit_in_turn(texts, kind)
 
-    def certify(self, request: messages.CertifyRequest) -> Future[list[Certificate]]:
-        """Certify responses against triples that come with them, or the service's graph."""
+    def certify(
+        self, request: messages.CertifyRequest, context: RequestContext | None = None
+    ) -> Future[list[Certificate]]:
+        """Certify responses against triples that come with them, or the service's graph; cancelling the context ends it."""
         if request.facts is None and self._facts is None:
             raise InputError(
                 "there is no graph to certify against; give facts, a list of [head, relation, tail], or start the service with --facts"
             )
-        return self._reading.submit(self._certify, request)
+        return self._certifying.submit(self._certify, request, context or RequestContext())
 
-    def _certify(self, request: messages.CertifyRequest) -> list[Certificate]:
+    def _certify(self, request: messages.CertifyRequest, context: RequestContext) -> list[Certificate]:
+        context.check()
+        with request_context(context):
+            return self._certified(request, context)
+
+    def _certified(self, request: messages.CertifyRequest, context: RequestContext) -> list[Certificate]:
         base = self._facts
         if request.facts is not None:
             base = KnowledgeBase.in_memory([Triple(*fact) for fact in request.facts], self.encoder)
@@ -332,7 +357,12 @@ class Service(Closing):
             Response(each.id or str(number), each.question, each.text, tuple(each.answers))
             for number, each in enumerate(request.responses, 1)
         ]
-        return list(Certifier(base, self.encoder).certify(responses))
+        certifier = Certifier(base, self.encoder)
+        certificates: list[Certificate] = []
+        for response in responses:
+            context.check()
+            certificates += certifier.certify([response])
+        return certificates
 
     # ---- the index
 
@@ -556,6 +586,7 @@ class Service(Closing):
         self._answering.shutdown(cancel_futures=True)
         self._changing.shutdown(cancel_futures=True)
         self._reading.shutdown(cancel_futures=True)
+        self._certifying.shutdown(cancel_futures=True)
         self._searches.close()
         if self._pairs is not None:
             self._pairs.close()
@@ -578,6 +609,15 @@ class Service(Closing):
                 if str(error) != last:  # once, and not every second
                     last = str(error)
                     self.on_trouble("index not reloaded", error)
+
+
+def check_settings(method: MethodName, llm: str, overrides: Sequence[str]) -> None:
+    """Refuse settings that a method does not have, and numbers of which one question would take the time or memory of all others."""
+    values = method_settings(MethodName(method.name), llm, overrides)
+    for name in {setting_name(override) for override in overrides}:
+        value, most = getattr(values, name), _MOST_BY_SETTING.get(name, _MOST_OF_SETTING)
+        if isinstance(value, int | float) and value > most:
+            raise InputError(f"{name} is {value:,}, and requests may set it to {most:,} at most; ask for less")
 
 
 def check_question(question: str) -> None:

@@ -93,7 +93,11 @@ class SharedEncoder(Closing):
 
     def submit(self, texts: Sequence[str], kind: Kind) -> list[Future[Vectors]]:
         """Put texts in line, in pieces; each gives the vectors of some of them, in their order."""
-        return [self._batchers[kind].submit(piece) for piece in self._pieces(texts)]
+        return [*self.submit_in_turn(texts, kind)]
+
+    def submit_in_turn(self, texts: Sequence[str], kind: Kind) -> Iterator[Future[Vectors]]:
+        """Put a piece of texts in line each time that one is asked for, so that a long list does not stand before others' short ones."""
+        return (self._batchers[kind].submit(piece) for piece in self._pieces(texts))
 
     def encode(self, texts: Sequence[str], *, kind: Kind = "passage") -> Vectors:
         """Return float32 [n, dimension], one row a text, in the order of the texts.

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,8 +69,9 @@ class StoredDocuments:
         try:
             incoming.mkdir(parents=True, exist_ok=True)
             for left in incoming.iterdir():  # by a process that was killed
-                if left.stat().st_mtime < time.time() - _LEFT:
-                    shutil.rmtree(left, ignore_errors=True)
+                with suppress(FileNotFoundError):  # by another request, which has ended
+                    if left.stat().st_mtime < time.time() - _LEFT:
+                        shutil.rmtree(left, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(dir=incoming))
         except OSError as error:
             raise _unkept(error) from None
