@@ -223,7 +223,7 @@ def test_a_group_that_is_a_command_takes_its_own_options_and_its_commands_theirs
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[find]\nlimt = 3\n", "[find] limt: there is no such option; did you mean limit"),
+        ("[find]\nlim = 3\n", "[find] lim: there is no such option; did you mean limit"),
         ("[find]\nvector_cache = 'v'\n", "did you mean vector-cache"),
         ("[fnd]\nlimit = 3\n", "[fnd]: there is no such command; did you mean find"),
         ("[more.fnd]\nlimit = 3\n", "[more.fnd]: there is no such command; did you mean find"),
