@@ -306,6 +306,7 @@ class InfoResponse(Message, kw_only=True):
     encoder: str
     language_model: str
     cross_encoder: str | None
+    method: str
     methods: list[MethodInfo]
     read_only: bool
     facts: bool
@@ -343,7 +344,7 @@ class RerankRequest(Message, kw_only=True):
     documents: Annotated[list[Text | RankedDocument], msgspec.Meta(min_length=1, max_length=1000)]
     model: str | None = None
     top_n: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    return_documents: bool = False
+    return_documents: bool | None = None
 
 
 class RerankResult(Message, kw_only=True, omit_defaults=True):
@@ -376,8 +377,8 @@ class TeiRerankRequest(Message, kw_only=True):
 
     query: Question
     texts: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=1000)]
-    raw_scores: bool = False
-    return_text: bool = False
+    raw_scores: bool | None = None
+    return_text: bool | None = None
 
 
 class TeiRank(Message, kw_only=True, omit_defaults=True):
@@ -396,7 +397,7 @@ class EmbeddingsRequest(Message, kw_only=True):
         | Annotated[list[Text], msgspec.Meta(min_length=1, max_length=2048)]
     )
     model: str | None = None
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     input_type: Literal["query", "passage", "document", "search_query", "search_document"] | None = None
 
@@ -443,7 +444,7 @@ class ChatRequest(Message, kw_only=True):
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1, max_length=1000)]
     model: str | None = None
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
 
 

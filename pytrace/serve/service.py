@@ -377,6 +377,7 @@ class Service(Closing):
             encoder=self.encoder.name,
             language_model=self.engine.llm,
             cross_encoder=self.engine.cross_encoder_name,
+            method=self.method.label,
             methods=[
                 messages.MethodInfo(name=row.name, summary=row.summary)
                 for row in METHODS.values()

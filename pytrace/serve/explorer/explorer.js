@@ -52,7 +52,7 @@ function fillMethods() {
   const select = byId("method");
   const chosen = select.value || remembered() || "";
   const options = info.methods.map(({ name }) => element("option", { value: name }, name));
-  select.replaceChildren(element("option", { value: "" }, "the service's own"), ...options);
+  select.replaceChildren(element("option", { value: "" }, `${info.method} (default)`), ...options);
   if (info.methods.some(({ name }) => name === chosen)) select.value = chosen;
   const answers = info.methods.length > 0 && info.language_model !== "";
   select.closest("label").hidden = !answers;
