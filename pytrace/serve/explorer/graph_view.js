@@ -141,8 +141,11 @@ export class GraphView {
     }));
     this.pen.font = `11px ${FONT}`;
     const small = (text) => this.pen.measureText(text).width;
+    const column = new Map(nodes.map(({ id, x }) => [id, x]));
     for (const edge of edges) {
-      const text = edge.label ? fitted(edge.label, down ? 120 : 76, down ? 1 : 2, small) : "";
+      // Between two nodes that stand one above the other is no room for a name; the list below has it.
+      const room = down || column.get(edge.source) !== column.get(edge.target);
+      const text = edge.label && room ? fitted(edge.label, down ? 120 : 76, down ? 1 : 2, small) : "";
       elements.push({ data: { ...edge, offset: down ? 26 : 42, text } });
     }
     if (!this.cy) this.#create();
