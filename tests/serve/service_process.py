@@ -92,12 +92,29 @@ def served(
     log: Path,
     environment: Mapping[str, str] | None = None,
     wait_ready: bool = True,
+    program: str = "pytrace",
 ) -> Iterator[ServiceProcess]:
-    """Serve an index until the end of the block; `log` is where stderr goes."""
-    command = [sys.executable, "-m", "pytrace", "serve", "--index", str(index), "--port", "0", "--threads", "1", *options]
+    """Serve an index until the end of the block; `log` is where stderr goes, `program` the module that serves."""
+    command = [
+        sys.executable,
+        "-m",
+        program,
+        "serve",
+        "--index",
+        str(index),
+        "--port",
+        "0",
+        "--threads",
+        "1",
+        *options,
+    ]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stream, env={**os.environ, **(environment or {})}
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            env={**os.environ, **(environment or {})},
         )
     try:
         url = _address(process, log)
