@@ -340,7 +340,7 @@ class _Exchange:
                 begun = time.monotonic()
                 due = self._settings.patience + self._received / _LEAST_RATE
                 try:
-                    async with asyncio.timeout(max(due - waited, 0.1)):
+                    async with asyncio.timeout(max(due - waited, 0.0)):
                         message = await self._receive()
                     waited += time.monotonic() - begun
                 except TimeoutError:
