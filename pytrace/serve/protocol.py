@@ -66,6 +66,7 @@ class _GuardedProtocol(H11Protocol):
         super().connection_made(transport)
         self._waits: dict[str, asyncio.TimerHandle] = {}  # for a head to come, and for an answer to be taken
         self._idle_since = self.loop.time()
+        self._discards = False
         self._wait("head", self._cut_off)
         open_now = [each for each in self.connections if not each.transport.is_closing()]
         if len(open_now) <= self.most:
@@ -85,7 +86,7 @@ class _GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._discards:
             return
         before = self.cycle
         super().data_received(data)
@@ -115,8 +116,17 @@ class _GuardedProtocol(H11Protocol):
             # Nobody is there any more for whoever works on the request.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.close()
-        self._watch_taking()
+        # A connection that is closed while its client sends is reset, and the answer lost: what comes is thrown away for a while.
+        self._discards = True
+        self.transport.write_eof()
+        if "head" not in self._waits:
+            self._wait("head", self._cut_off)
+
+    def shutdown(self) -> None:
+        if self._discards:
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -130,7 +140,7 @@ class _GuardedProtocol(H11Protocol):
     @property
     def _idle(self) -> bool:
         """Whether no request is under way."""
-        return self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete or self._discards
 
     def _watch_taking(self) -> None:
         """Cut off a client that does not take what is sent to it, or the rest of that when the connection is being closed."""

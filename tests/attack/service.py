@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 from tests.attack.frame import Attack, _waited
 from tests.serve import hostile_requests
@@ -206,10 +207,16 @@ class Siege:
 
     def check_search(self) -> str | None:
         """Remove what was added, and search as at the beginning."""
-        added = [each["id"] for each in self.service.get("/v1/documents?limit=1000")["documents"]]
-        for name in added:
-            if name not in self._documents:
-                self.service.request("DELETE", f"/v1/documents?id={hostile_requests.quote(name, safe='')}")
+        end, quiet = time.monotonic() + 300, 0
+        while quiet < 3 and time.monotonic() < end:  # of changes whose clients have left, some may still be under way
+            listed = self.service.get("/v1/documents?limit=1000")["documents"]
+            added = [each["id"] for each in listed if each["id"] not in self._documents][:100]
+            if added:
+                self.service.request(
+                    "DELETE", "/v1/documents?" + "&".join(f"id={quote(name, safe='')}" for name in added)
+                )
+            quiet = 0 if added else quiet + 1
+            time.sleep(0 if added else 1)
         now = self._search()
         return None if now == self._before else f"found {now}, and {self._before} before"
 

@@ -76,7 +76,7 @@ def send(address: tuple[str, int], hostile: Hostile, *, longest: float = _LONGES
             if not piece:
                 break
             received += piece
-            if len(replies := parse(received)) >= hostile.most_answers and replies[-1].status >= 200:
+            if len(replies := parse(received)) >= hostile.most_answers and _ended(replies[-1]):
                 break
     return parse(received)
 
@@ -88,6 +88,11 @@ def _whole(hostile: Hostile) -> bool:
         return False
     length = re.search(rb"(?i)\r\ncontent-length: *(\d{1,9})\r?\n?", head + b"\r\n")
     return length is None or len(body) >= int(length[1])
+
+
+def _ended(reply: Reply) -> bool:
+    """Whether all of an answer has come, of one that says its length; others end with their connection."""
+    return reply.status < 0 or len(reply.body) >= int(reply.headers.get("content-length", len(reply.body) + 1))
 
 
 def parse(received: bytes) -> list[Reply]:

@@ -50,6 +50,15 @@ def one(address: tuple[str, int], *pieces: bytes) -> hostile_requests.Reply:
     return reply
 
 
+def answer_on(client: socket.socket) -> hostile_requests.Reply:
+    received = b""
+    while not (replies := parse(received)) or len(replies[0].body) < int(replies[0].headers["content-length"]):
+        piece = client.recv(8192)
+        assert piece, received
+        received += piece
+    return replies[0]
+
+
 # ---- malformed HTTP
 
 
@@ -58,7 +67,7 @@ def test_broken_chunks_after_an_answer_leave_no_traceback(address: tuple[str, in
     head = f"POST /nothing HTTP/1.1\r\n{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode()
     with socket.create_connection(address, timeout=5) as client:
         client.sendall(head)
-        assert parse(client.recv(4096))[0].status == 404
+        assert answer_on(client).status == 404
         client.sendall(b"zz\r\n")
         while client.recv(4096):
             pass
@@ -70,7 +79,7 @@ def test_broken_chunks_after_an_answer_leave_no_traceback(address: tuple[str, in
     ("request_bytes", "status"),
     [
         (b"GET\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nX: " + b"a" * 40_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 300_000, 431),
         (b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
         (b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
@@ -91,11 +100,10 @@ def test_a_client_that_sends_a_body_which_is_too_large_sees_why(address: tuple[s
     head = f"POST /v1/search HTTP/1.1\r\n{HEAD}Content-Length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection(address, timeout=10) as client:
         client.sendall(head + body)  # all of it, before anything is read
-        (reply,) = parse(client.recv(8192))
-        assert reply.status == 413
+        assert answer_on(client).status == 413
         # The rest was thrown away, and the connection can be used.
         client.sendall(f"GET /health HTTP/1.1\r\n{HEAD}\r\n".encode())
-        assert parse(client.recv(8192))[0].status == 200
+        assert answer_on(client).status == 200
 
 
 # ---- slow clients, all at once
