@@ -122,6 +122,7 @@ class Stages:
 
     async def each(self) -> AsyncIterator[tuple[str, messages.Message] | None]:
         """Iterate over the stages; None says that nothing has come for a while."""
+        taking: asyncio.Future[tuple[str, messages.Message]] | None = None
         try:
             while True:
                 taking = asyncio.ensure_future(self._queue.get())
@@ -138,6 +139,10 @@ class Stages:
                     return
                 yield None
         finally:
+            if taking is not None:
+                taking.cancel()
+            # Where the client left nobody takes what it ends with, which asyncio would say in the log.
+            self._answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             if not self._answer.done():
                 self._context.cancel()
                 self._future.cancel()
