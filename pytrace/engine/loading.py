@@ -74,6 +74,12 @@ class Engine:
         """Whether the language model runs on a server."""
         return is_address(self.llm)
 
+    @property
+    def asks_servers(self) -> bool:
+        """Whether any of the models runs on a server."""
+        names = (self.llm, self.reader_llm, self.encoder_name, self.cross_encoder_name)
+        return any(is_address(name) for name in names if name is not None)
+
     @functools.cached_property
     def settings_name(self) -> str:
         """The name by which methods have settings for the language model: the catalog's where the file's content is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import wraps
@@ -114,7 +115,7 @@ def make_server(service: Service) -> MCPServer[Any]:
         return _plain(await wait_for(service.list_documents(offset, limit, query)))
 
     for tool in (search_evidence, ask, certify, neighbours, list_documents):
-        server.tool()(_told(tool))
+        server.tool(description=inspect.getdoc(tool))(_told(tool))
 
     async def passage(id: str) -> str:
         """Give a document of the index, or one passage of it, as text."""
