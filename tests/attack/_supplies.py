@@ -70,6 +70,9 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "models path": ("tiny",),
     "models pull": ("tiny",),
     "models verify": ("tiny",),
+    "mcp": ("--index", "index", "--threads", "1"),
+    # It ends where the last of all is looked at, once models and index are there.
+    "serve": ("--index", "index", "--port", "0", "--threads", "1", "--facts", "noise"),
     "bench": ("beam", "--scale", "0.01", "--repetitions", "1"),
     "doctor": (),
 }  # fmt: skip

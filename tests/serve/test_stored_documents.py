@@ -325,7 +325,9 @@ def keep_adding(directory: Path) -> None:
                 if number % 2:
                     given = documents.read_rows(folder, [GivenDocument(id=name, text=text)], {})
                 else:
-                    (folder / f"{name}.jsonl").write_text(json.dumps({"id": name, "title": name, "text": text}), encoding="utf-8")
+                    (folder / f"{name}.jsonl").write_text(
+                        json.dumps({"id": name, "title": name, "text": text}), encoding="utf-8"
+                    )
                     given = documents.read_file(folder / f"{name}.jsonl", f"{name}.jsonl", {})
                 index.submit(documents.addition(given))()
             print(name, flush=True)

@@ -1,0 +1,185 @@
+"""An assistant's own client lists the tools and calls them, over standard input and output and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra serve is not installed")
+mcp = pytest.importorskip("mcp", reason="the extra serve is not installed")
+httpx2 = pytest.importorskip("httpx2", reason="the extra remote is not installed")
+
+from mcp.client.streamable_http import streamable_http_client
+
+from pytrace.serve.settings import KEY_VARIABLE
+from tests.serve.service_process import ServiceProcess, served
+
+pytestmark = pytest.mark.models
+
+KEY = "a-key-for-assistants"
+QUESTION = "Who founded the company that owns the Marigold Tern?"
+TOOLS = {"search_evidence", "ask", "certify", "neighbours", "list_documents"}
+
+Talk = Callable[[Any], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def service(examples_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    folder = tmp_path_factory.mktemp("mcp")
+    index = shutil.copytree(examples_index, folder / "index")
+    with served(index, log=folder / "log", environment={KEY_VARIABLE: KEY}) as service:
+        yield service
+
+
+@asynccontextmanager
+async def connected(service: ServiceProcess, key: str = KEY) -> AsyncIterator[Any]:
+    """Give a client over HTTP."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+        transport = streamable_http_client(f"{service.url}/mcp", http_client=http)
+        async with mcp.Client(transport) as assistant:
+            yield assistant
+
+
+def over_http(service: ServiceProcess, talk: Talk, *, key: str = KEY) -> None:
+    async def run() -> None:
+        async with connected(service, key) as assistant:
+            await talk(assistant)
+
+    asyncio.run(run())
+
+
+def over_streams(index: Path, talk: Talk) -> None:
+    async def run() -> None:
+        command = mcp.StdioServerParameters(
+            command=sys.executable, args=["-m", "pytrace", "mcp", "--index", str(index), "--threads", "1"]
+        )
+        async with mcp.Client(command) as assistant:
+            await talk(assistant)
+
+    asyncio.run(run())
+
+
+async def call(assistant: Any, name: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool, which must succeed; what it gives is the same as data and as text."""
+    result = await assistant.call_tool(name, arguments)
+    assert not result.is_error, result
+    assert result.structured_content is not None
+    assert result.content[0].text
+    given: dict[str, Any] = result.structured_content
+    return given
+
+
+async def refused(assistant: Any, name: str, **arguments: Any) -> str:
+    """Call a tool in vain, and return what it says."""
+    result = await assistant.call_tool(name, arguments)
+    assert result.is_error
+    told: str = result.content[0].text
+    assert "Traceback" not in told
+    return told
+
+
+async def use_everything(assistant: Any) -> None:
+    """Do what an assistant would, but for asking the language model."""
+    assert assistant.server_info.name == "pytrace"
+    assert "search_evidence" in assistant.instructions
+    listed = {tool.name: tool for tool in (await assistant.list_tools()).tools}
+    assert {*listed} == TOOLS
+    for tool in listed.values():
+        assert tool.description
+        assert tool.input_schema["type"] == "object"
+    properties = listed["search_evidence"].input_schema["properties"]
+    assert listed["search_evidence"].input_schema["required"] == ["question"]
+    assert (properties["chains"]["minimum"], properties["chains"]["maximum"]) == (1, 20)
+
+    found = await call(assistant, "search_evidence", question=QUESTION)
+    steps = found["chains"][1]["steps"]
+    assert [step["title"] for step in steps] == ["Marigold Tern", "Hobb and Lasker"]
+    assert steps[1]["sentence"]
+    assert len(found["passages"]) == 5
+
+    linked = await call(assistant, "neighbours", passage=steps[0]["id"], limit=3)
+    assert 0 < len(linked["neighbours"]) <= 3
+
+    documents = await call(assistant, "list_documents", query="marigold", limit=2)
+    assert documents["total"] >= 1
+    assert documents["documents"][0]["title"] == "Marigold Tern"
+
+    certified = await call(
+        assistant,
+        "certify",
+        question="In which country is Ada Foah?",
+        response="1. Ada Foah is in the country Ghana. So the answer is (Ghana).",
+        facts=[["Ada Foah", "country", "Ghana"]],
+    )
+    assert certified["answer"] == "Ghana"
+
+    assert "no document or passage 'nothing'" in await refused(assistant, "neighbours", passage="nothing")
+    assert "give facts" in await refused(assistant, "certify", question="x", response="y")
+    assert "nonsense" in await refused(assistant, "search_evidence", question=QUESTION, where=["nonsense"])
+    assert "the question is empty" in await refused(assistant, "search_evidence", question="  ")
+    assert "nonsense" in await refused(assistant, "ask", question=QUESTION, method="nonsense")
+    assert "chains" in await refused(assistant, "search_evidence", question=QUESTION, chains=0)
+    assert "question" in await refused(assistant, "search_evidence")
+
+    (template,) = (await assistant.list_resource_templates()).resource_templates
+    assert template.uri_template == "passage://{+id}"
+    assert template.mime_type == "text/plain"
+    (read,) = (await assistant.read_resource(f"passage://{steps[1]['id']}")).contents
+    assert read.text.startswith("Hobb and Lasker")
+    assert steps[1]["sentence"] in read.text
+    with pytest.raises(mcp.MCPError, match="no document or passage 'nothing'"):
+        await assistant.read_resource("passage://nothing")
+
+
+def test_all_tools_and_passages_over_http(service: ServiceProcess) -> None:
+    over_http(service, use_everything)
+    # What was called stands in the log as any request.
+    assert any(line.get("route") == "/mcp" and line["status"] == 200 for line in service.log())
+
+
+def test_all_tools_and_passages_over_standard_streams(service: ServiceProcess, examples_index: Path) -> None:
+    del service  # so that its start is not waited for here
+    over_streams(examples_index, use_everything)
+
+
+def test_an_assistant_asks(service: ServiceProcess) -> None:
+    async def talk(assistant: Any) -> None:
+        answer = await call(assistant, "ask", question=QUESTION, method="trace:reader_demonstrations=0")
+        assert answer["answer"]
+        assert answer["method"].startswith("trace")
+        assert answer["evidence"]["chains"][0]["units"]
+
+    over_http(service, talk)
+
+
+def test_an_assistant_needs_the_key(service: ServiceProcess) -> None:
+    async def talk(assistant: Any) -> None:
+        await assistant.list_tools()
+
+    for key in ("", "another-key-than-ours"):
+        with pytest.raises(BaseExceptionGroup):  # of the tasks that the client runs in
+            over_http(service, talk, key=key)
+    status, told, _ = service.request("POST", "/mcp", {})
+    assert status == 401
+    assert "a key is needed" in told["error"]["message"]
+
+
+def test_several_assistants_at_once(service: ServiceProcess) -> None:
+    async def talk() -> None:
+        async with connected(service) as assistant:
+            calls = [call(assistant, "search_evidence", question=QUESTION, passages=count) for count in range(1, 9)]
+            for count, found in enumerate(await asyncio.gather(*calls), 1):
+                assert len(found["passages"]) == count
+
+    async def all_of_them() -> None:
+        await asyncio.gather(talk(), talk(), talk())
+
+    asyncio.run(all_of_them())
