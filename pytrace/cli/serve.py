@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pytrace.cli import common
 from pytrace.cli.commands import Command, option
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine.loading import Engine
-from pytrace.errors import MissingDependencyError
+from pytrace.errors import InputError, MissingDependencyError
+from pytrace.storage.files import real_path
 
 if TYPE_CHECKING:
     from pytrace.serve.service import Service
@@ -25,6 +27,10 @@ class Serve(Command):
 
     Only this machine reaches it, unless --host says otherwise; then the environment variable PYTRACE_API_KEY must hold a key that
     clients give (or several, with commas between them). SIGTERM ends it when what is under way is done.
+
+    With --engine ray several processes serve it, each with models of its own, on one machine or all of a cluster, which must see the
+    index at the same path. One that dies loses the requests that it had, no others, and is replaced. A change of the index is
+    searched at once by the process that made it, and within about a second by the others.
     """
 
     index: Path = INDEX
@@ -43,21 +49,40 @@ class Serve(Command):
         "Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0
     )
     log_texts: bool = option("Write questions to the log, which otherwise has none.")
+    engine: Literal["local", "ray"] = option("Who serves: this process, or replicas on Ray Serve.", default="local")
+    replicas: int | None = option("With --engine ray: how many processes serve.  [default: 2]", ge=1, le=1024)
+    ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
     models: Engine = MODELS
+
+    def check(self) -> None:
+        if self.engine != "ray":
+            for name, value in (("--replicas", self.replicas), ("--ray-address", self.ray_address)):
+                if value is not None:
+                    raise InputError(f"{name} {value} is of --engine ray; give that too")
+        elif self.ray_address is not None and not self.port:
+            raise InputError(
+                "--port 0 would be another port on each machine of --ray-address; give the one that all listen at"
+            )
 
     def run(self) -> int:
         """Serve until a signal comes."""
         try:
             from pytrace.serve.running import address_of, bind, run
-            from pytrace.serve.settings import ServeSettings, keys_of
+            from pytrace.serve.settings import KEY_VARIABLE, ServeSettings, keys_of
         except ImportError as error:
             raise MissingDependencyError(
                 f"{error.name} is needed to serve; install it with \"pip install 'pytrace-rag[serve]'\""
             ) from error
+        keys = keys_of()
+        if keys and self.models.asks_servers and self.models.api_key_env == KEY_VARIABLE:
+            raise InputError(
+                f"{KEY_VARIABLE} holds the keys of this service, and would be sent to the model's server, too; name the "
+                "variable that holds that one's key with --api-key-env"
+            )
         settings = ServeSettings(
             host=self.host,
             port=self.port,
-            keys=keys_of(),
+            keys=keys,
             without_key=self.no_key,
             read_only=self.read_only,
             max_body=self.max_body << 20,
@@ -68,8 +93,15 @@ class Serve(Command):
             grace=self.grace,
             log_texts=self.log_texts,
         )
+        if self.engine == "ray":
+            self._run_replicas(settings)
+            return 0
         listening = bind(settings)  # before models are loaded
-        service = make_service(self.models, self.index, settings, facts=self.facts, method=self.method)
+        try:
+            service = make_service(self.models, self.index, settings, facts=self.facts, method=self.method)
+        except BaseException:
+            listening.close()
+            raise
         address = address_of(listening)
 
         def started() -> None:
@@ -77,6 +109,34 @@ class Serve(Command):
 
         run(service, listening, started=started)
         return 0
+
+    def _run_replicas(self, settings: ServeSettings) -> None:
+        from pytrace.serve.replicas import ReplicaPlan, run_replicas
+        from pytrace.serve.running import address_of, bind
+        from pytrace.serve.served_index import check_index
+
+        check_index(self.index)
+        count = self.replicas or 2
+        if self.ray_address is None:
+            # Ray's proxy binds it anew; whether it can be had, and which one, is told before anything is loaded.
+            with bind(settings) as tried:
+                settings = replace(settings, port=tried.getsockname()[1])
+                address = address_of(tried)
+        else:
+            address = f"http://{settings.host}:{settings.port}, on {self.ray_address},"
+        plan = ReplicaPlan(
+            self.models,
+            real_path(self.index),
+            settings,
+            facts=None if self.facts is None else real_path(self.facts),
+            method=self.method,
+            folder=Path.cwd(),
+        )
+
+        def started() -> None:
+            common.remark(f"serving {self.index} at {address} with {count} replicas")
+
+        run_replicas(plan, count, address=self.ray_address, started=started)
 
 
 def make_service(models: Engine, index: Path, settings: ServeSettings, *, facts: Path | None, method: str) -> Service:
