@@ -56,7 +56,7 @@ async def rerank(service: Service, request: Request) -> Response:
 async def rerank_tei(service: Service, request: Request) -> Response:
     """Rank texts by a query, as Text Embeddings Inference does."""
     body = await read_body(request, messages.TeiRerankRequest)
-    scores = await relevance(service, body.query, body.texts, None, raw=body.raw_scores)
+    scores = await relevance(service, body.query, body.texts, None, raw=bool(body.raw_scores))
     return json_response(
         [
             messages.TeiRank(

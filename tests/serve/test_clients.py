@@ -7,7 +7,6 @@ import json
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,19 @@ cohere = pytest.importorskip("cohere", reason="Cohere's client is not installed"
 
 from pytrace.engine.encoders import load_cross_encoder, load_encoder
 from pytrace.engine.loading import load
-from pytrace.serve.settings import KEY_VARIABLE
-from tests.serve.service_process import ServiceProcess, served
+from tests.serve.conftest import KEY
+from tests.serve.service_process import ServiceProcess
 
 pytestmark = pytest.mark.models
 
-KEY = "a-key-for-the-clients"
 QUERY = "Who founded Brackwater Ferries?"
 DOCUMENTS = ["Geese fly south in autumn.", "Brackwater Ferries was founded by Tobias Rook.", "Ferries cross the sea."]
 ORDER = [1, 2, 0]
 
 
-@pytest.fixture(scope="module")
-def service(examples_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    log = tmp_path_factory.mktemp("clients") / "log"
-    # Short answers; the key as clients of these services give theirs.
-    with served(examples_index, "--method", "standard", log=log, environment={KEY_VARIABLE: KEY}) as service:
-        yield service
+@pytest.fixture
+def service(keyed_service: ServiceProcess) -> ServiceProcess:
+    return keyed_service
 
 
 @pytest.fixture(scope="module")
@@ -146,24 +141,25 @@ def test_a_chats_answer_names_its_sources(client: Any) -> None:
 
 
 def test_coheres_client_ranks(service: ServiceProcess) -> None:
-    client = cohere.ClientV2(api_key=KEY, base_url=service.url)
-    ranked = client.rerank(model="tiny", query=QUERY, documents=DOCUMENTS, top_n=2, max_tokens_per_doc=512)
+    with cohere.ClientV2(api_key=KEY, base_url=service.url) as client:
+        ranked = client.rerank(model="tiny", query=QUERY, documents=DOCUMENTS, top_n=2, max_tokens_per_doc=512)
+        with pytest.raises(cohere.errors.BadRequestError, match="no model"):
+            client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS)
     assert [each.index for each in ranked.results] == ORDER[:2]
     assert ranked.results[0].relevance_score > ranked.results[1].relevance_score
     assert ranked.meta.api_version.version == "2"
     assert ranked.meta.billed_units.search_units == 1
-    with pytest.raises(cohere.errors.BadRequestError, match="no model"):
-        client.rerank(model="rerank-v3.5", query=QUERY, documents=DOCUMENTS)
-    with pytest.raises(cohere.errors.UnauthorizedError):
-        cohere.ClientV2(api_key="another-key-than-ours", base_url=service.url).rerank(
-            model="tiny", query=QUERY, documents=DOCUMENTS
-        )
+    with (
+        cohere.ClientV2(api_key="another-key-than-ours", base_url=service.url) as stranger,
+        pytest.raises(cohere.errors.UnauthorizedError),
+    ):
+        stranger.rerank(model="tiny", query=QUERY, documents=DOCUMENTS)
 
 
 def test_coheres_older_client_ranks(service: ServiceProcess) -> None:
-    client = cohere.Client(api_key=KEY, base_url=service.url)
     rows = [{"text": text, "id": str(number)} for number, text in enumerate(DOCUMENTS)]
-    ranked = client.rerank(query=QUERY, documents=rows, model="tiny", return_documents=True)
+    with cohere.Client(api_key=KEY, base_url=service.url) as client:
+        ranked = client.rerank(query=QUERY, documents=rows, model="tiny", return_documents=True)
     assert [each.index for each in ranked.results] == ORDER
     assert [each.document.text for each in ranked.results] == [DOCUMENTS[index] for index in ORDER]
 

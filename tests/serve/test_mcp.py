@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,24 +17,20 @@ httpx2 = pytest.importorskip("httpx2", reason="the extra remote is not installed
 
 from mcp.client.streamable_http import streamable_http_client
 
-from pytrace.serve.settings import KEY_VARIABLE
-from tests.serve.service_process import ServiceProcess, served
+from tests.serve.conftest import KEY
+from tests.serve.service_process import ServiceProcess
 
 pytestmark = pytest.mark.models
 
-KEY = "a-key-for-assistants"
 QUESTION = "Who founded the company that owns the Marigold Tern?"
 TOOLS = {"search_evidence", "ask", "certify", "neighbours", "list_documents"}
 
 Talk = Callable[[Any], Awaitable[None]]
 
 
-@pytest.fixture(scope="module")
-def service(examples_index: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    folder = tmp_path_factory.mktemp("mcp")
-    index = shutil.copytree(examples_index, folder / "index")
-    with served(index, log=folder / "log", environment={KEY_VARIABLE: KEY}) as service:
-        yield service
+@pytest.fixture
+def service(keyed_service: ServiceProcess) -> ServiceProcess:
+    return keyed_service
 
 
 @asynccontextmanager
