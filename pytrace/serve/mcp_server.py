@@ -33,6 +33,8 @@ _INSTRUCTIONS = (
     "the sentence that leads from one to the next; quote these and say where they stand. ask also reads an answer with a small "
     "local model, which you should check against the evidence. neighbours follows the names in a passage to others."
 )
+# Bytes of a message: facts and a response to certify are the longest.
+_MOST_BODY = 4 << 20
 # Seconds that a stream of the protocol may stay open.
 _OPEN = 3600.0
 
@@ -139,7 +141,7 @@ def mounted(service: Service, stack: AsyncExitStack) -> tuple[Route, Callable[[]
         streamable_http_path=_PATH,
         stateless_http=True,  # replicas share no sessions
         json_response=True,
-        max_request_body_size=service.settings.max_body,
+        max_request_body_size=min(service.settings.max_body, _MOST_BODY),
         # Who may ask is the guard's to say.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )

@@ -17,6 +17,7 @@ import pytest
 
 from pytrace.errors import InputError
 from pytrace.methods.catalog import parse_method
+from pytrace.serve import messages
 from pytrace.serve.routes import decode_body
 from pytrace.serve.service import check_settings
 from pytrace.serve.stored_documents import safe_name
@@ -210,6 +211,16 @@ def test_bodies_of_every_route_are_decoded_or_refused(row: hostile_requests.Rout
         # Whatever else is raised is a fault.
         with suppress(InputError):
             decode_body(body, row.body)
+
+
+def test_a_body_of_millions_of_values_is_refused_before_it_is_decoded() -> None:
+    body = b'{"documents":[' + b'{"text":"a"},' * 1_000_000 + b'{"text":"a"}]}'
+    begun = time.process_time()
+    with pytest.raises(InputError, match=r"some 2,000,00\d objects.*send it in parts"):
+        decode_body(body, messages.AddRequest)
+    assert time.process_time() - begun < 1
+    many = messages.AddRequest(documents=[messages.GivenDocument(text="a, b", id=f"{n}") for n in range(10_000)])
+    assert len(decode_body(msgspec.json.encode(many), messages.AddRequest).documents) == 10_000
 
 
 @pytest.mark.parametrize(
