@@ -23,7 +23,7 @@ from tests.serve.service_process import ServiceProcess, build_index, served
 
 QUESTION = "Who founded the company that owns the Marigold Tern?"
 SEARCH = {"question": QUESTION, "chains": 2, "passages": 5}
-ASK = {"question": QUESTION, "method": "rag"}
+ASK = {"question": QUESTION, "passages": 2}  # little to read
 CLIENTS = 6
 
 
@@ -38,7 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, tiny_models: object) -> It
             )
     folder = tmp_path_factory.mktemp("replicas")
     index = build_index(folder / "index")
-    with served(index, "--engine", "ray", "--replicas", "2", log=folder / "log") as running:
+    with served(index, "--engine", "ray", "--replicas", "2", "--grace", "120", log=folder / "log") as running:
         yield running
 
 
@@ -217,7 +217,7 @@ def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(service: Service
     asking = threading.Thread(target=lambda: answers.append(service.request("POST", "/v1/ask", ASK)[0]))
     asking.start()
     time.sleep(0.3)
-    assert service.stop() == 0
+    assert service.stop(timeout=150) == 0
     asking.join()
     assert answers == [200]
     assert until(lambda: not started.keys() & {pid for pid, (_, line) in parents().items() if line}, 10)
