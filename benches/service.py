@@ -55,6 +55,8 @@ RATE = 10.0
 MANY, MANY_ASK, RANKED = 32, 16, 32
 # What scores may differ by: an encoder's sums depend on what is encoded together.
 TOLERANCE = 1e-3
+# The sides of ranks that are compared to the last score.
+_DIRECT, _SERVED = "the encoder itself", "/v1/rerank"
 # Words before and after a question that make another text of it, and change little of what it finds.
 _BEFORE = (
     "",
@@ -300,7 +302,7 @@ def rerank(bench: Bench) -> None:
                 scores[result["index"]] = result["relevance_score"]
             return scores
 
-        sides: dict[str, Rank] = {"encoder itself": directly, "/v1/rerank": by_service}
+        sides: dict[str, Rank] = {_DIRECT: directly, _SERVED: by_service}
         model, saved = write_weights(Path(registry.resolve("tiny", "encoder")), options.work / "weights")
         peers = {"llama.cpp's server": lambda: llama_server(model, threads=bench.threads)}
         if options.infinity:
@@ -311,13 +313,15 @@ def rerank(bench: Bench) -> None:
             except OSError as error:
                 failed.append(f"{name}: {error}")
         seconds = time_sides(bench, sides, passages, repetitions)
-    print(f"rerank: {len(sides)} sides give the same cosines within {TOLERANCE:g}", flush=True)
+    print(
+        f"rerank: /v1/rerank's cosines are the encoder's within {TOLERANCE:g}, half of each peer's are, too", flush=True
+    )
     for name, each in seconds.items():
         bench.add("rerank", f"{RANKED} passages, {name}", quantile([1000 * one for one in each], 0.5), "ms")
     for name in list(sides)[1:]:
-        ratios = [one / own for one, own in zip(seconds[name], seconds["encoder itself"], strict=True)]
-        bar = {"bar": 1.15} if name == "/v1/rerank" else {}
-        bench.add("rerank", f"{name} by the encoder itself", quantile(ratios, 0.5), "times", **bar)
+        ratios = [one / own for one, own in zip(seconds[name], seconds[_DIRECT], strict=True)]
+        bar = {"bar": 1.15} if name == _SERVED else {}
+        bench.add("rerank", f"{name} by {_DIRECT}", quantile(ratios, 0.5), "times", **bar)
     if not options.infinity:
         failed.append("infinity: give --infinity its program; it is no package of ours")
     for line in failed:
@@ -338,17 +342,19 @@ def time_sides(bench: Bench, sides: dict[str, Rank], passages: list[str], repeti
     for number in range(-2, repetitions):  # two that do not count
         texts = [passages.pop() for _ in range(RANKED)]
         (query,) = bench.questions.take(1)
-        expected = None
+        ranked: dict[str, Any] = {}
         for name in names[number % len(names) :] + names[: number % len(names)]:
             time.sleep(0.06)  # threads of the side before spin for a while
             begun = time.perf_counter()
-            scores = sides[name](query, texts)
+            ranked[name] = sides[name](query, texts)
             taken = time.perf_counter() - begun
-            expected = scores if expected is None else expected
-            if (apart := float(np.abs(scores - expected).max())) > TOLERANCE:
-                raise SystemExit(f"{name} ranks otherwise, by {apart:.2g} in cosine")
             if number >= 0:
                 seconds[name].append(taken)
+        for name, scores in ranked.items():
+            apart = np.abs(scores - ranked[_DIRECT])
+            # Peers split the odd text into other tokens.
+            if float(apart.max() if name == _SERVED else np.median(apart)) > TOLERANCE:
+                raise SystemExit(f"{name} ranks otherwise, by {apart.max():.2g} in cosine")
     return seconds
 
 

@@ -267,16 +267,19 @@ class Soak:
     async def _again(self, work: Callable[[Client], Awaitable[None]], pause: float) -> None:
         """Do something again and again, each time after a pause; what goes wrong is noted."""
         client = Client(self)
-        while True:
-            await asyncio.sleep(pause * (0.5 + self.draw.random()))
-            try:
-                await work(client)
-            except KilledError:
-                self.counts["requests under way at a kill"] += 1
-            except (RuntimeError, OSError) as error:
-                if self.up.is_set():
-                    self.fault(f"{type(error).__name__}: {error}")
-                client.leave()
+        try:
+            while True:
+                await asyncio.sleep(pause * (0.5 + self.draw.random()))
+                try:
+                    await work(client)
+                except KilledError:
+                    self.counts["requests under way at a kill"] += 1
+                except (RuntimeError, OSError) as error:
+                    if self.up.is_set():
+                        self.fault(f"{type(error).__name__}: {error}")
+                    client.leave()
+        finally:
+            client.leave()
 
     async def _search(self, client: Client) -> None:
         """Look for a document that is there, for one that is not, or ask something else."""
