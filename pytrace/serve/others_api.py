@@ -72,7 +72,7 @@ async def relevance(
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return how well texts answer a query, float32 ``[n]``: by the cross-encoder from 0 to 1, or else the cosine of vectors.
 
-    `raw` are the cross-encoder's scores as they are.
+    `raw` are scores as they are: what no logistic function was put over, and cosines below 0.
     """
     if not query.strip():
         raise InputError("the query is empty; ask something")
@@ -84,7 +84,7 @@ async def relevance(
     vectors = np.concatenate(await in_turn(service.encode(texts, "passage")))
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked[0]) + np.float32(1e-12)
     cosines: np.ndarray[Any, np.dtype[np.float32]] = (vectors @ asked[0] / norms).astype(np.float32)
-    return cosines
+    return cosines if raw else np.maximum(cosines, 0)
 
 
 def _tokens(texts: Sequence[str]) -> int:
@@ -96,7 +96,8 @@ async def embeddings(service: Service, request: Request) -> Response:
     body = await read_body(request, messages.EmbeddingsRequest)
     service.check_model(body.model)
     texts = [body.input] if isinstance(body.input, str) else body.input
-    if empty := next((number for number, text in enumerate(texts) if not text.strip()), None):
+    empty = next((number for number, text in enumerate(texts) if not text.strip()), None)
+    if empty is not None:
         raise InputError(f"input[{empty}] is empty; leave it out")
     dimension = service.encoder.dimension
     if body.dimensions not in (None, dimension):

@@ -24,7 +24,7 @@ from pytrace.engine.corpus import IndexedCorpus
 from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError, PytraceError
 from pytrace.kg import KnowledgeBase
-from pytrace.methods.base import METHODS, setting_name
+from pytrace.methods.base import METHODS, noted, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import MethodName, method_settings, parse_method
 from pytrace.methods.ranking import SearchName
@@ -266,7 +266,12 @@ class Service(Closing):
             seen = says.evidence(answer.evidence, documents, answer.notes)
             if not told:
                 emit("evidence", seen)
-            certificates = self._certificates(method, answer, given) if request.certify else []
+            certificates: list[Certificate] = []
+            if request.certify:
+                try:
+                    certificates = self._certificates(method, answer, given)
+                except InputError as error:  # the answer stands all the same
+                    answer = noted(answer, f"not certified: {error}")
             said = says.answer(answer, certificates)
             emit("answer", said)
         with self._lock:

@@ -200,11 +200,19 @@ def test_stages_come_in_their_order_and_make_the_answer(service: ServiceProcess,
 
 
 def test_what_fails_after_a_stage_is_the_last_event(service: ServiceProcess) -> None:
-    stages = events(service, "/v1/ask", {**SHORT, "certify": True, "stream": True})
-    assert [name for name, _ in stages] == ["seeds", "chains", "evidence", "error"]
-    assert "there is nothing to certify" in stages[-1][1]["message"]
+    stages = events(service, "/v1/ask", {**SHORT, "method": "cok", "stream": True})
+    assert [name for name, _ in stages] == ["seeds", "chains", "error"]
+    assert "knowledge base" in stages[-1][1]["message"]
     # What is wrong with the request itself comes before any stage.
     error_of(service.request("POST", "/v1/ask", {**SHORT, "method": "nonsense", "stream": True}), 400, "nonsense")
+    error_of(service.request("POST", "/v1/ask", {**SHORT, "settings": ["beams=many"], "stream": True}), 400, "beams")
+
+
+def test_an_answer_that_cannot_be_certified_stands_and_says_so(service: ServiceProcess) -> None:
+    answer = service.post("/v1/ask", {**SHORT, "certify": True})
+    assert answer["answer"]
+    assert not answer["certificates"]
+    assert any(note.startswith("not certified: ") and "nothing to certify" in note for note in answer["notes"])
 
 
 def test_usage_of_answers_under_way_together_is_each_ones_own_and_adds_up(service: ServiceProcess) -> None:

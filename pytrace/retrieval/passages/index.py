@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -109,6 +110,7 @@ class PassageIndex(Closing):
             raise
         self._firsts = [0, *accumulate(segment.passages for segment in self.segments)]
         self._masks: dict[tuple[str, ...], Mask] = {}
+        self._masking = threading.Lock()  # a service asks from several threads
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Refuse an encoder other than the one that the vectors are of."""
@@ -261,17 +263,20 @@ class PassageIndex(Closing):
         key = tuple(where)
         if not key:
             return None
-        if key not in self._masks:
+        mask = self._masks.get(key)
+        if mask is None:
             filters = parse_filters(key)
             parts = [np.empty(0, dtype=bool)]
             for segment in self.segments:
                 segment.check()
                 held = [matches(_whole(entry), filters) for entry in segment.entries()]
                 parts.append(np.array(held, dtype=bool)[segment["passages"]])
-            while len(self._masks) >= _MOST_MASKS:
-                del self._masks[next(iter(self._masks))]
-            self._masks[key] = np.concatenate(parts)
-        return self._masks[key]
+            mask = np.concatenate(parts)
+            with self._masking:
+                while len(self._masks) >= _MOST_MASKS:
+                    del self._masks[next(iter(self._masks))]
+                self._masks[key] = mask
+        return mask
 
     def check(self) -> None:
         """Raise `StoreError` if a file has become shorter: reading what was mapped would kill the process."""
