@@ -385,8 +385,8 @@ def ask(bench: Bench) -> None:
         bench.add("ask", "first stage of an answer, 95th percentile", quantile(first, 0.95), "ms")
 
         def round_of(clients: int) -> Answers:
-            # Few answers are whole within a turn, so that what each client is in the middle of must not count for much.
-            asked = requests(bench.questions.take(options.per_client * clients), stream=True)
+            # All are waited for: within a time, what each client is in the middle of would count for too much.
+            asked = requests(bench.questions.take(options.per_client * max(clients, 4)), stream=True)
             return require(run_load(Load(url=service.url, requests=asked, clients=clients)))
 
         _, many = throughputs(bench, "ask", "answers", round_of, MANY_ASK, bar=2.5)

@@ -115,6 +115,8 @@ def infinity(program: Path, model: Path, *, threads: int) -> Iterator[Rank]:
         "OMP_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1",
         "DO_NOT_TRACK": "1",
+        "INFINITY_BETTERTRANSFORMER": "false",
+        "INFINITY_COMPILE": "false",
         "INFINITY_ANONYMOUS_USAGE_STATS": "0",
     }
     with _running(command, f"http://127.0.0.1:{port}", "/embeddings", str(model), environment) as rank:
