@@ -161,6 +161,17 @@ def test_every_family_of_hostile_requests_is_answered_in_plain_sentences(
 
 
 @pytest.mark.models
+def test_files_of_an_index_that_was_replaced_are_closed(service: ServiceProcess) -> None:
+    for number in range(4):
+        service.post("/v1/documents", {"documents": [{"id": "replaced", "text": f"{number} is new"}]})
+        service.post("/v1/search", {"question": "What is new?"})
+    end = time.monotonic() + 10
+    while gone := [name for name in attack.open_files(service) if name.endswith("(deleted)")]:
+        assert time.monotonic() < end, gone
+        time.sleep(0.2)
+
+
+@pytest.mark.models
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
