@@ -127,6 +127,7 @@ class Batcher(Closing, Generic[Item, Result]):
             self._pace += (total / seconds - self._pace) * (_LATEST if self._pace else 1.0)
             if self._observe is not None:
                 self._observe(len(batch), seconds)
+            batch.clear()  # while this waits, nothing that a result or an error refers to is held by it
 
     def _take(self) -> tuple[list[tuple[Item, Future[Result]]], int]:
         """Take what goes together off the line; what was cancelled goes without being done."""

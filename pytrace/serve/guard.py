@@ -301,7 +301,9 @@ class _Exchange:
                     work.cancel()
                     await asyncio.wait({work})
                     raise Refusal(
-                        504, "the request took longer than it may; ask less at once, or raise --request-timeout", "timeout"
+                        504,
+                        "the request took longer than it may; ask less at once, or raise --request-timeout",
+                        "timeout",
                     )
                 await asyncio.wait({work}, timeout=left)
             if self._refusal is not None:

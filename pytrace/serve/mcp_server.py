@@ -104,7 +104,7 @@ def make_server(service: Service) -> MCPServer[Any]:
         limit: Annotated[int, Field(ge=1, le=200)] = 10,
     ) -> dict[str, Any]:
         """Give the passages that a passage is linked with, and the name that makes each link."""
-        return _plain(await wait_for(service.neighbours(passage, limit)))
+        return _plain(await wait_for(service.library.neighbours(passage, limit)))
 
     async def list_documents(
         query: Annotated[
@@ -114,7 +114,7 @@ def make_server(service: Service) -> MCPServer[Any]:
         limit: Annotated[int, Field(ge=1, le=1000)] = 50,
     ) -> dict[str, Any]:
         """List the documents of the index."""
-        return _plain(await wait_for(service.list_documents(offset, limit, query)))
+        return _plain(await wait_for(service.library.list_documents(offset, limit, query)))
 
     for tool in (search_evidence, ask, certify, neighbours, list_documents):
         server.tool(description=inspect.getdoc(tool))(_told(tool))
@@ -122,7 +122,7 @@ def make_server(service: Service) -> MCPServer[Any]:
     async def passage(id: str) -> str:
         """Give a document of the index, or one passage of it, as text."""
         try:
-            document = await wait_for(service.document(id))
+            document = await wait_for(service.library.document(id))
         except NotFoundError as error:
             raise ResourceNotFoundError(str(error)) from None
         wanted = [each for each in document.text if each.id == id] or document.text

@@ -179,24 +179,26 @@ async def info(service: Service, request: Request) -> Response:
 async def list_documents(service: Service, request: Request) -> Response:
     """List documents."""
     given = read_parameters(request, (_OFFSET, _LIMIT, _FILTER))
-    return json_response(await wait_for(service.list_documents(given["offset"], given["limit"], given["query"])))
+    return json_response(
+        await wait_for(service.library.list_documents(given["offset"], given["limit"], given["query"]))
+    )
 
 
 async def add_documents(service: Service, request: Request) -> Response:
     """Add documents: rows as JSON, or a file as it is."""
-    service.check_writable()
+    service.library.check_writable()
     given = read_parameters(request, (_FILENAME,))
     request.scope[DEADLINE] += _CHANGE_SECONDS
     if not given["filename"]:
         rows = await read_body(request, messages.AddRequest)
-        return json_response(await wait_for(service.add_rows(rows.documents)))
+        return json_response(await wait_for(service.library.add_rows(rows.documents)))
     name = safe_name(given["filename"])
     request.scope[ON_DISK] = True
     with ExitStack() as stack:
-        folder = stack.enter_context(service.documents.staging())
+        folder = stack.enter_context(service.library.stored.staging())
         await _receive(request, folder / name)
         # From here on the folder is its reader's, who goes on where the client leaves.
-        future = service.add_file(folder, name, stack.pop_all())
+        future = service.library.add_file(folder, name, stack.pop_all())
     return json_response(await wait_for(future))
 
 
@@ -220,26 +222,26 @@ async def remove_documents(service: Service, request: Request) -> Response:
     """Remove documents."""
     given = read_parameters(request, (_IDS,))
     request.scope[DEADLINE] += _CHANGE_SECONDS
-    return json_response(await wait_for(service.remove(given["id"])))
+    return json_response(await wait_for(service.library.remove(given["id"])))
 
 
 async def read_document(service: Service, request: Request) -> Response:
     """Give a document to be read."""
     given = read_parameters(request, (_ID,))
-    return json_response(await wait_for(service.document(given["id"])))
+    return json_response(await wait_for(service.library.document(given["id"])))
 
 
 async def read_page(service: Service, request: Request) -> Response:
     """Give a page of a document as a picture."""
     given = read_parameters(request, (_ID, _PAGE))
-    picture = await wait_for(service.page(given["id"], given["page"]))
+    picture = await wait_for(service.library.page(given["id"], given["page"]))
     return Response(picture, media_type="image/png", headers={"cache-control": "private, max-age=600"})
 
 
 async def neighbours(service: Service, request: Request) -> Response:
     """Give the passages that one is linked with."""
     given = read_parameters(request, (_PASSAGE, _NEIGHBOURS))
-    return json_response(await wait_for(service.neighbours(given["passage"], given["limit"])))
+    return json_response(await wait_for(service.library.neighbours(given["passage"], given["limit"])))
 
 
 _QUESTION = "Who founded the company that owns the Marigold Tern?"
