@@ -101,16 +101,7 @@ def infinity(program: Path, model: Path, *, threads: int) -> Iterator[Rank]:
     """Run infinity, by the path of its program `infinity_emb`, with the encoder as sentence-transformers saves it."""
     port = free_port()
     command = [str(program), "v2", "--model-id", str(model), "--port", str(port), "--device", "cpu"]
-    command += [
-        "--engine",
-        "torch",
-        "--dtype",
-        "float32",
-        "--batch-size",
-        "32",
-        "--no-bettertransformer",
-        "--no-compile",
-    ]
+    command += ["--engine", "torch", "--dtype", "float32", "--batch-size", "32"]
     environment = {
         "OMP_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1",
@@ -164,9 +155,26 @@ def write_weights(directory: Path, target: Path) -> tuple[Path, Path]:
     _, transformer = write_both(directory, encoder._files.graph, target)
     saved = target / "sentence-transformers"
     transformer.save(str(saved))
+    _write_older_layout(saved, transformer)
     network = transformer[0].auto_model
     path = write_gguf(target / "encoder.gguf", network, EncoderFiles(directory))
     return path, saved
+
+
+def _write_older_layout(saved: Path, transformer: Any) -> None:
+    """Name modules and tokenizer as sentence-transformers 4 and transformers 4 do: infinity (0.0.78) runs on no later ones."""
+    dimension = transformer[0].auto_model.config.hidden_size
+    modules = json.loads((saved / "modules.json").read_text(encoding="utf-8"))
+    for module in modules:
+        module["type"] = f"sentence_transformers.models.{module['type'].rpartition('.')[2]}"
+    tokenizer = json.loads((saved / "tokenizer_config.json").read_text(encoding="utf-8"))
+    for name, content in {
+        "modules.json": modules,
+        "1_Pooling/config.json": {"word_embedding_dimension": dimension, "pooling_mode_mean_tokens": True},
+        "sentence_bert_config.json": {"max_seq_length": transformer.max_seq_length, "do_lower_case": False},
+        "tokenizer_config.json": {**tokenizer, "tokenizer_class": "BertTokenizerFast"},
+    }.items():
+        (saved / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 def write_gguf(path: Path, network: Any, files: EncoderFiles) -> Path:

@@ -344,6 +344,7 @@ class Soak:
         right = await asyncio.to_thread(
             lambda: cosines(encoder.encode([query], kind="query")[0], encoder.encode(texts))
         )
+        right = np.maximum(right, 0)  # as the service has them
         scores = {result["index"]: result["relevance_score"] for result in answer["results"]}
         if max(abs(scores[place] - right[place]) for place in range(len(texts))) > TOLERANCE:
             self.fault(f"{texts} rank {scores} by {query!r}, where the encoder says {np.round(right, 4)}")
