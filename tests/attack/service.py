@@ -13,10 +13,10 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -128,6 +128,7 @@ class Siege:
 
     def endure(self, timed: Callable[[tuple[str, int], ServiceProcess], str | None]) -> str | None:
         """Bear an attack that takes its time."""
+        costly_bodies()
         return self._healthy_while(partial(timed, self.address, self.service))
 
     def _healthy_while(self, attack: Callable[[], str | None]) -> str | None:
@@ -392,20 +393,27 @@ def large_at_once(address: tuple[str, int], service: ServiceProcess) -> str | No
     return None
 
 
-def costly(address: tuple[str, int], service: ServiceProcess) -> str | None:
-    """Ask for as much as may be asked for, several times over, and leave after a while."""
-    del address
+@cache
+def costly_bodies() -> tuple[tuple[str, bytes], ...]:
+    """Return as much as may be asked for, as bytes: making them would hold up who watches."""
     text = "The Marigold Tern is owned by Brackwater Ferries. " * 4000
-    bodies: Sequence[tuple[str, Any]] = (
+    bodies: tuple[tuple[str, Any], ...] = (
         ("/v1/rerank", {"query": CANARY, "documents": [text[:190_000]] * 150}),
         ("/v1/embeddings", {"input": [text[:15_000]] * 2000}),
         ("/v1/certify", {"responses": [{"question": CANARY, "text": text[:190_000]}] * 60, "facts": [["a", "b", "c"]] * 5000}),
         ("/v1/documents", {"documents": [{"id": f"much-{n}", "text": f"{n} {CANARY}"} for n in range(3000)]}),
         ("/v1/ask", {"question": CANARY, "method": "cot-sc", "settings": ["samples=64"]}),
     )  # fmt: skip
+    return tuple((path, json.dumps(body).encode()) for path, body in bodies)
+
+
+def costly(address: tuple[str, int], service: ServiceProcess) -> str | None:
+    """Ask for as much as may be asked for, several times over, and leave after a while."""
+    del address
+    bodies = costly_bodies()
     faults: list[str] = []
 
-    def ask(path: str, body: Any) -> None:
+    def ask(path: str, body: bytes) -> None:
         try:
             status, answer, _ = service.request("POST", path, body, timeout=40, headers={"X-Request-Timeout": "10"})
         except OSError as error:
