@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -90,6 +91,10 @@ def run(service: Service, listening: socket.socket, *, started: Callable[[], Any
         Is called when requests are taken in.
     """
     settings = service.settings
+    # Connections, and two indexes while one takes the other's place: what the system allows, for its habit is 1,024.
+    with suppress(OSError, ValueError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     app = make_app(service)
     config = uvicorn.Config(
         app,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +70,6 @@ class ServedIndex(Closing):
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
         self._current = self._open()
-        self._closed = False  # an index, since what is closed was last collected
         self.reloads = 0
         self._changes: Batcher[Change, Changes] | None = None
         if writable:
@@ -92,11 +90,7 @@ class ServedIndex(Closing):
                 opened.users -= 1
                 idle = opened.retired and not opened.users
             if idle:
-                self._close(opened)
-
-    def _close(self, opened: _Opened) -> None:
-        opened.corpus.close()
-        self._closed = True
+                opened.corpus.close()
 
     def refresh(self) -> bool:
         """Open the index anew if it was written or replaced; the one before stays open until its last user has left.
@@ -107,10 +101,6 @@ class ServedIndex(Closing):
             What is there now cannot be opened; the one before goes on being served.
         """
         with self._refreshing:
-            if self._closed:
-                # What searched it is in a circle of references, which would hold its files, and their room on the disk, for long.
-                self._closed = False
-                gc.collect()
             if self._signature() == self._current.signature:
                 return False
             opened = self._open()
@@ -120,7 +110,7 @@ class ServedIndex(Closing):
                 idle = not before.users
                 self.reloads += 1
             if idle:
-                self._close(before)
+                before.corpus.close()
             return True
 
     def submit(self, change: Change) -> Callable[[], Changes]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 
 import numpy as np
 
@@ -48,8 +47,9 @@ class Respeller:
         sample = Counter(graph.table.text[:_SAMPLE].tobytes().decode("utf-8", "ignore"))
         letters = [letter for letter, _ in sample.most_common() if letter.isalpha()][:_MOST_LETTERS]
         self._letters = [(letter, script_of(letter)) for letter in letters]
-        # What questions ask with and no passage has ("which") comes again with each question.
-        self._near = lru_cache(maxsize=_MOST_KEPT)(self._words_near)
+        # What questions ask with and no passage has ("which") comes again with each question. No `lru_cache` of a method, which would
+        # hold the index open until Python looks for circles.
+        self._kept: dict[str, list[str]] = {}
 
     def read(self, question: str) -> str:
         """Return a question with the names of the corpus in the place of what is a letter away from them.
@@ -64,13 +64,22 @@ class Respeller:
         unknown = [each for each, is_known in zip(longer, known.tolist(), strict=True) if not is_known]
         for match, word in reversed(unknown):
             before, behind = question[: match.start()], question[match.end() :]
-            near = self._near(word)
+            near = self._near_words(word)
             named = (each for each in near if self._is_named(before, each, behind))
             capital = match[0][0].isupper() and before.strip()
             spelt = next(named, near[0] if near and capital else None)
             if spelt is not None:
                 question = before + (spelt.capitalize() if match[0][0].isupper() else spelt) + behind
         return question
+
+    def _near_words(self, word: str) -> list[str]:
+        near = self._kept.get(word)
+        if near is None:
+            near = self._words_near(word)
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[word] = near
+        return near
 
     def _words_near(self, word: str) -> list[str]:
         """Return the words of names at a distance of one, the most frequent first."""
