@@ -93,6 +93,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.closed = False
         self._waiting: asyncio.Future[Reply] | None = None
+        self._first = self._begun = 0.0
         self._begin()
 
     @classmethod
@@ -145,8 +146,7 @@ class Connection(asyncio.Protocol):
         self._content = bytearray()
         self._status = 0
         self._length = -1  # of the body; -1: it comes in chunks
-        self._first = 0.0
-        self._begun = 0.0
+        self._first = self._begun = 0.0
 
     def _read_head(self) -> bool:
         end = self._buffer.find(b"\r\n\r\n")
@@ -257,6 +257,9 @@ async def _send(load: Load) -> Answers:
 
         async def one(number: int, due: float) -> None:
             async with places:
+                # The server closes those that were idle for long, as it does to any client.
+                while free and free[-1].closed:
+                    free.pop()
                 connection = free.pop() if free else await Connection.open(host, port)
                 await ask(number, due, connection)
                 if not connection.closed:

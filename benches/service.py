@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -304,7 +304,9 @@ def rerank(bench: Bench) -> None:
 
         sides: dict[str, Rank] = {_DIRECT: directly, _SERVED: by_service}
         model, saved = write_weights(Path(registry.resolve("tiny", "encoder")), options.work / "weights")
-        peers = {"llama.cpp's server": lambda: llama_server(model, threads=bench.threads)}
+        peers: dict[str, Callable[[], AbstractContextManager[Rank]]] = {
+            "llama.cpp's server": lambda: llama_server(model, threads=bench.threads)
+        }
         if options.infinity:
             peers["infinity"] = lambda: infinity(options.infinity, saved, threads=bench.threads)
         for name, start in peers.items():
