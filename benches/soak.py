@@ -94,7 +94,9 @@ class Client:
                 self.leave()
                 self._connection = await Connection.open(*host_of(soak.url))
             request = encode_request(method, soak.url, path, data, accept=accept)
-            reply = await asyncio.wait_for(self._connection.ask(request), _PATIENCE)
+            # `wait_for` of Python 3.11 may miss that it is cancelled.
+            async with asyncio.timeout(_PATIENCE):
+                reply = await self._connection.ask(request)
         except (OSError, TimeoutError) as error:
             self.leave()
             if soak.life != life:
