@@ -231,25 +231,33 @@ def quantile(readings: Iterable[float], share: float) -> Share:
     return Share(value, low, high)
 
 
-async def _send(load: Load) -> Answers:
-    host, port = host_of(load.url)
-    requests = [encode_request("POST", load.url, path, body, accept=load.accept) for path, body in load.requests]
-    sent: list[Sent] = []
-    start = time.perf_counter() + 0.05
+class _Sender:
+    """Sends a load, and notes what becomes of each request."""
 
-    async def ask(number: int, due: float, connection: Connection) -> None:
-        try:
-            reply = await connection.ask(requests[number])
-        except ConnectionError:
-            now = time.perf_counter() - start
-            sent.append(Sent(number, due, now, now, now, 0))
-            return
-        begun, first, end = (moment - start for moment in (reply.begun, reply.first, reply.end))
-        content = reply.content if load.contents else b""
-        sent.append(Sent(number, due, begun, first, end, reply.status, content))
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.sent: list[Sent] = []
+        self._host, self._port = host_of(load.url)
+        self._requests = [encode_request("POST", load.url, *each, accept=load.accept) for each in load.requests]
+        self._start = time.perf_counter() + 0.05
 
-    async def at_rate() -> None:
-        free = [await Connection.open(host, port) for _ in range(4)]
+    async def send(self) -> Answers:
+        """Send all of it."""
+        load = self.load
+        used = time.process_time()
+        await (self._at_rate() if load.rate else self._by_clients())
+        used = time.process_time() - used
+        last = max((each.end for each in self.sent), default=0.0)
+        until = load.ramp + load.seconds if load.seconds else last
+        if load.seconds and len(self.sent) == len(load.requests) and last < until:
+            raise SystemExit(f"{len(load.requests):,} requests were sent before {until:g} s were over; give more")
+        counted = sum(each.status == 200 and load.ramp < each.end <= until for each in self.sent)
+        throughput = counted / max(until - load.ramp, 1e-9)
+        return Answers(sent=self.sent, throughput=throughput, busy=used / max(last, 1e-9))
+
+    async def _at_rate(self) -> None:
+        load = self.load
+        free = [await self._open() for _ in range(4)]
         places = asyncio.Semaphore(_CONNECTIONS)
         draw = random.Random(load.seed)
         due = 0.0
@@ -257,16 +265,13 @@ async def _send(load: Load) -> Answers:
 
         async def one(number: int, due: float) -> None:
             async with places:
-                # The server closes those that were idle for long, as it does to any client.
-                while free and free[-1].closed:
-                    free.pop()
-                connection = free.pop() if free else await Connection.open(host, port)
-                await ask(number, due, connection)
+                connection = free.pop() if free else await self._open()
+                await self._ask(number, due, connection)
                 if not connection.closed:
                     free.append(connection)
 
-        for number in range(len(requests)):
-            pause = start + due - time.perf_counter()
+        for number in range(len(self._requests)):
+            pause = self._start + due - time.perf_counter()
             if pause > 0:
                 await asyncio.sleep(pause)
             task = asyncio.create_task(one(number, due))
@@ -276,28 +281,37 @@ async def _send(load: Load) -> Answers:
         if under_way:
             await asyncio.wait(under_way)
 
-    async def by_clients() -> None:
-        end = start + load.ramp + load.seconds if load.seconds else math.inf
-        numbers = iter(range(len(requests)))
+    async def _by_clients(self) -> None:
+        load = self.load
+        end = self._start + load.ramp + load.seconds if load.seconds else math.inf
+        numbers = iter(range(len(self._requests)))
 
         async def client() -> None:
-            connection = await Connection.open(host, port)
+            connection = await self._open()
             while time.perf_counter() < end and (number := next(numbers, None)) is not None:
                 if connection.closed:
-                    connection = await Connection.open(host, port)
-                await ask(number, time.perf_counter() - start, connection)
+                    connection = await self._open()
+                await self._ask(number, time.perf_counter() - self._start, connection)
 
         await asyncio.gather(*(client() for _ in range(load.clients)))
 
-    used = time.process_time()
-    await (at_rate() if load.rate else by_clients())
-    used = time.process_time() - used
-    last = max((each.end for each in sent), default=0.0)
-    until = load.ramp + load.seconds if load.seconds else last
-    if load.seconds and len(sent) == len(requests) and last < until:
-        raise SystemExit(f"{len(requests):,} requests were sent before {until:g} s were over; give more")
-    counted = sum(each.status == 200 and load.ramp < each.end <= until for each in sent)
-    return Answers(sent=sent, throughput=counted / max(until - load.ramp, 1e-9), busy=used / max(last, 1e-9))
+    async def _open(self) -> Connection:
+        return await Connection.open(self._host, self._port)
+
+    async def _ask(self, number: int, due: float, connection: Connection) -> None:
+        try:
+            reply = await connection.ask(self._requests[number])
+        except ConnectionError:
+            now = time.perf_counter() - self._start
+            self.sent.append(Sent(number, due, now, now, now, 0))
+            return
+        begun, first, end = (moment - self._start for moment in (reply.begun, reply.first, reply.end))
+        content = reply.content if self.load.contents else b""
+        self.sent.append(Sent(number, due, begun, first, end, reply.status, content))
+
+
+async def _send(load: Load) -> Answers:
+    return await _Sender(load).send()
 
 
 def main() -> int:
