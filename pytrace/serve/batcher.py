@@ -22,7 +22,7 @@ _SOONEST, _LATEST_RETRY = 1, 60
 
 
 class Batcher(Closing, Generic[Item, Result]):
-    """Threads that do what is asked of it in batches: all that waits, up to `budget` by `size`, goes together.
+    """A thread that does what is asked of it in batches: all that waits, up to `budget` by `size`, goes together.
 
     There is no time to wait for others: a batch begins when the one before has ended. Whoever cancels a future that has not
     begun takes its item out of the line.
@@ -40,8 +40,6 @@ class Batcher(Closing, Generic[Item, Result]):
         What may wait before more is refused.
     name
         What is done, as messages and metrics name it.
-    threads
-        How many batches are under way at once: work that waits for other threads in turn leaves processors to the next.
     observe
         Is told the items and the seconds of each batch.
     """
@@ -54,7 +52,6 @@ class Batcher(Closing, Generic[Item, Result]):
         budget: int,
         most_waiting: int,
         name: str,
-        threads: int = 1,
         observe: Callable[[int, float], object] | None = None,
     ) -> None:
         self._work = work
@@ -68,11 +65,9 @@ class Batcher(Closing, Generic[Item, Result]):
         self._waiting = 0
         self._pace = 0.0  # what is done a second, by size; 0 while nothing is known of it
         self._closed = False
-        self._threads = [
-            threading.Thread(target=self._run, name=f"batches of {name}", daemon=True) for _ in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        # One: of two each would take a part of what waits, and small batches cost each of their items more.
+        self._thread = threading.Thread(target=self._run, name=f"batches of {name}", daemon=True)
+        self._thread.start()
 
     @property
     def waiting(self) -> int:
@@ -108,9 +103,8 @@ class Batcher(Closing, Generic[Item, Result]):
         """Do what waits, take nothing more in, and end the thread."""
         with self._turn:
             self._closed = True
-            self._turn.notify_all()
-        for thread in self._threads:
-            thread.join()
+            self._turn.notify()
+        self._thread.join()
 
     def _run(self) -> None:
         while True:

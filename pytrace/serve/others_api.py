@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +38,7 @@ async def rerank(service: Service, request: Request) -> Response:
     results = [
         messages.RerankResult(
             index=index,
-            relevance_score=float(scores[index]),
+            relevance_score=max(float(scores[index]), 0.0),
             document={"text": texts[index]} if body.return_documents else None,
         )
         for index in order.tolist()
@@ -57,10 +58,13 @@ async def rerank_tei(service: Service, request: Request) -> Response:
     """Rank texts by a query, as Text Embeddings Inference does."""
     body = await read_body(request, messages.TeiRerankRequest)
     scores = await relevance(service, body.query, body.texts, None, raw=bool(body.raw_scores))
+    least = -math.inf if body.raw_scores else 0.0
     return json_response(
         [
             messages.TeiRank(
-                index=index, score=float(scores[index]), text=body.texts[index] if body.return_text else None
+                index=index,
+                score=max(float(scores[index]), least),
+                text=body.texts[index] if body.return_text else None,
             )
             for index in np.argsort(-scores, kind="stable").tolist()
         ]
@@ -72,7 +76,7 @@ async def relevance(
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Return how well texts answer a query, float32 ``[n]``: by the cross-encoder from 0 to 1, or else the cosine of vectors.
 
-    `raw` are scores as they are: what no logistic function was put over, and cosines below 0.
+    `raw` are the cross-encoder's scores as they are.
     """
     if not query.strip():
         raise InputError("the query is empty; ask something")
@@ -84,7 +88,7 @@ async def relevance(
     vectors = np.concatenate(await in_turn(service.encode(texts, "passage")))
     norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked[0]) + np.float32(1e-12)
     cosines: np.ndarray[Any, np.dtype[np.float32]] = (vectors @ asked[0] / norms).astype(np.float32)
-    return cosines if raw else np.maximum(cosines, 0)
+    return cosines
 
 
 def _tokens(texts: Sequence[str]) -> int:

@@ -110,7 +110,9 @@ class Replica:
         """Raise where the service does not search any more; Ray then ends the process and starts another one."""
         with suppress(BusyError):
             found = self._service.search(SearchRequest(question="What is there?", chains=1, passages=1))
-            await asyncio.wait_for(asyncio.wrap_future(found), _CHECK_SECONDS)
+            # Not `wait_for`, which may swallow a cancellation before Python 3.12.
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await asyncio.wrap_future(found)
 
 
 def _signed(app: ASGIApp, name: bytes) -> ASGIApp:

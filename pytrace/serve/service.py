@@ -130,7 +130,6 @@ class Service(Closing):
             budget=_SEARCHED,
             most_waiting=_MOST_SEARCHES,
             name="questions to search for",
-            threads=2,  # one waits for the encoder while the other follows links
             observe=partial(self.metrics.observe_batch, "search"),
         )
         self._pairs: Batcher[list[tuple[str, str]], Any] | None = None

@@ -156,17 +156,6 @@ def test_closing_does_what_waits_and_takes_nothing_more_in(work: Work) -> None:
     assert [future.result(0) for future in others] == [18, 18, 18]
 
 
-def test_two_threads_have_two_batches_under_way() -> None:
-    both = threading.Barrier(2, timeout=10)
-
-    def work(items: list[int]) -> list[int]:
-        both.wait()
-        return items
-
-    with make(work, threads=2, budget=1) as batcher:
-        assert [future.result(10) for future in [batcher.submit(1), batcher.submit(1)]] == [1, 1]
-
-
 def test_many_threads_get_each_their_own_result_and_batches_are_observed() -> None:
     observed: list[tuple[int, float]] = []
     results: dict[int, int] = {}

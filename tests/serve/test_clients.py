@@ -260,3 +260,17 @@ def test_pytraces_own_clients_of_servers(
     finally:
         reranker.close()  # type: ignore[attr-defined]
     assert np.argsort(-scores).tolist() == ORDER
+
+
+def test_texts_whose_cosines_are_negative_keep_their_order(service: ServiceProcess) -> None:
+    # The shipped encoder's cosines of such texts are below 0, which Jina's and Cohere's clients do not expect.
+    texts = ["qwxz 77 !!", "Tobias Rook founded it.", "0000 1111 2222", "zzz; drop; ;;"]
+    body = {"query": "Who founded Brackwater Ferries?", "texts": texts}
+    key = {"authorization": f"Bearer {KEY}"}
+    raw = service.post("/rerank", {**body, "raw_scores": True}, headers=key)
+    assert raw[-1]["score"] < raw[-2]["score"] < 0
+    ranked = service.post("/v1/rerank", {"query": body["query"], "documents": texts}, headers=key)["results"]
+    assert [each["index"] for each in ranked] == [each["index"] for each in raw]
+    assert [each["relevance_score"] for each in ranked] == pytest.approx(
+        [max(each["score"], 0) for each in raw], abs=1e-6
+    )
