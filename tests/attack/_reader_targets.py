@@ -22,6 +22,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from pytrace.certify import gold_paths, response_files
 from pytrace.certify.response_parsing import parse_response
 from pytrace.chain_of_evidence.feature_extraction import read_features
+from pytrace.cli import configuration, program
 from pytrace.cli.shared_options import _settings_of
 from pytrace.documents import ReadReport, content_phrases, read_documents, sentence_subject, split_sentences
 from pytrace.documents.filters import parse_filters
@@ -404,6 +405,11 @@ TARGETS: dict[str, Target] = {
         lambda text: method_settings(parse_method(text), "tiny"), "trace:chains=3,link_weight=0.5", "dense:top=3"
     ),
     "files of settings": Target(lambda path: _settings_of(f"@{path}"), _texts('{"settings": ["top=3"]}'), ".json"),
+    "configuration": Target(
+        lambda path: list(configuration.check(program, configuration._read(path, found=True))),
+        _texts('[defaults]\nthreads = 1\n[serve]\nport = 8765\nread-only = true\n[index.build]\ndocs = ["papers"]\n'),
+        ".toml",
+    ),
     "demonstrations": Target(_every_demonstration, _demonstrations, ".jsonl"),
     "catalog of models": Target(lambda path: known_models.load(path.parent), _catalog, within="catalog.json"),
     "record of pulled files": Target(
