@@ -113,7 +113,13 @@ def make_app(service: Service, *, log: logging.Logger | None = None, tools: bool
                 warming.cancel()
                 await asyncio.to_thread(service.close)
 
-    return Guard(Router(routes, redirect_slashes=False, lifespan=lifespan), settings, service.metrics, log)
+    return Guard(
+        Router(routes, redirect_slashes=False, lifespan=lifespan),
+        settings,
+        service.metrics,
+        log,
+        stopping=lambda: service.stopping,
+    )
 
 
 def _page(name: str, route: str) -> Callable[[Request], Awaitable[Response]]:

@@ -10,6 +10,7 @@ import re
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -121,9 +122,20 @@ class Guard:
         Takes requests that were let in. Its exceptions become answers: those of pytrace with their sentence, all others without.
     settings, metrics, log
         Of the service.
+    stopping
+        Whether the service is being stopped, which a request that the server cancels is told.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServeSettings, metrics: Metrics, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServeSettings,
+        metrics: Metrics,
+        log: logging.Logger,
+        *,
+        stopping: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.stopping = stopping
         self._app = app
         self._settings = settings
         self._metrics = metrics
@@ -279,10 +291,13 @@ class _Exchange:
             await self._within_time()
         except Exception as error:  # noqa: BLE001  # all become answers
             await self._answer(self._failure(error))
-        except asyncio.CancelledError:  # by the server, whose patience with what is under way has ended
-            await self._answer(
-                _Failure(503, "the service is being stopped; ask again in a while", "stopping", {"retry-after": "5"})
-            )
+        except asyncio.CancelledError:
+            # By a server that is being stopped, whose patience has ended; or by one that noticed first that the client left.
+            if guard.stopping():
+                stopped = "the service is being stopped; ask again in a while"
+                await self._answer(_Failure(503, stopped, "stopping", {"retry-after": "5"}))
+            else:
+                self._status = _CLIENT_CLOSED
         finally:
             guard._metrics.under_way.dec()
             guard.release(self._held)

@@ -122,7 +122,6 @@ class Service(Closing):
         vars(engine)["encoder"] = self.encoder
         self.index = ServedIndex(directory, engine, writable=not settings.read_only)
         self.library = Library(self.index, StoredDocuments(directory), settings)
-        self._facts_path = facts
         self._facts = None if facts is None else KnowledgeBase.load(facts, self.encoder)
         self._searches: Batcher[_Question, Found] = Batcher(
             self._search,
@@ -147,7 +146,9 @@ class Service(Closing):
         self._lock = threading.Lock()
         self._asked = 0
         self._answer_seconds = 0.0
-        self._warm = self._stopping = False
+        self._warm = False
+        self.stopping = False
+        """Whether no more questions are taken in."""
         self._closing = threading.Event()
         self.on_trouble: Callable[[str, Exception], object] = lambda _, __: None
         """Is told what goes on being tried: to open the index that is on the disk now, or to load the language model."""
@@ -399,7 +400,7 @@ class Service(Closing):
     @property
     def ready(self) -> bool:
         """Whether questions are taken in: the models are loaded, and the service is not being stopped."""
-        return self._warm and not self._stopping
+        return self._warm and not self.stopping
 
     def warm(self) -> None:
         """Load the language model, so that the first question need not wait for it; one on a server may not be there yet."""
@@ -416,7 +417,7 @@ class Service(Closing):
 
     def stop(self) -> None:
         """Say that no more questions are taken in, so that others stop sending them."""
-        self._stopping = True
+        self.stopping = True
 
     def close(self) -> None:
         """End what is under way, and free models and index."""

@@ -34,7 +34,6 @@ from pytrace.retrieval.passages.manifest import (
 from pytrace.retrieval.passages.opening import begin_manifest, lock_index, writing
 from pytrace.retrieval.passages.segment import (
     MOST_PASSAGES,
-    DocumentEntry,
     GivenDocument,
     Segment,
     digest_of,
@@ -144,11 +143,6 @@ class IndexWriter(Closing):
         """How many documents there are, those included that were added and not committed yet."""
         self._look_up()
         return len(self._buffer) + _count(held.segment.ids[held.live] for held in (*self._segments, *self._pending))
-
-    def entries(self) -> Iterator[DocumentEntry]:
-        """Iterate over the documents that stay, but for those that were added and not written yet."""
-        for held in (*self._segments, *self._pending):
-            yield from map(held.segment.entry_of, np.flatnonzero(held.live).tolist())
 
     def add(self, documents: Iterable[Document]) -> None:
         """Add documents, or put them in the place of those with the same id.
