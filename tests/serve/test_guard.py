@@ -373,6 +373,20 @@ def test_who_is_still_worked_for_when_the_service_ends_is_told() -> None:
     assert "stopped" in told.body["error"]["message"]
 
 
+def test_a_request_that_the_server_cancels_while_the_service_goes_on_is_of_a_client_that_left() -> None:
+    async def leave() -> Answered:
+        client = Client(endless)
+        client.guard.stopping = lambda: False
+        task = asyncio.create_task(client.send())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        return await task
+
+    told = asyncio.run(leave())
+    assert told.status == 0  # nobody is there to be answered
+    assert told.log[-1]["status"] == 499
+
+
 # ---- errors
 
 
