@@ -265,6 +265,8 @@ class _Sender:
 
         async def one(number: int, due: float) -> None:
             async with places:
+                while free and free[-1].closed:  # the service has not kept it for so long
+                    free.pop()
                 connection = free.pop() if free else await self._open()
                 await self._ask(number, due, connection)
                 if not connection.closed:

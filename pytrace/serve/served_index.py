@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,8 @@ from pytrace.storage.closing import Closing
 
 # Seconds that a change waits for another process that writes the index, and between two looks.
 _PATIENCE, _LOOK = 20.0, 0.1
+# Seconds that a closed index may live on before it is looked for what refers to it in a circle.
+_LINGER = 2.0
 # Changes that are committed together, and that may wait.
 _TOGETHER, _MOST_WAITING = 64, 256
 
@@ -71,6 +75,8 @@ class ServedIndex(Closing):
         self._refreshing = threading.Lock()
         self._current = self._open()
         self.reloads = 0
+        # Those that were closed, and when, until nothing refers to them any more.
+        self._closed: list[tuple[float, weakref.ref[PassageIndex]]] = []
         self._changes: Batcher[Change, Changes] | None = None
         if writable:
             self._changes = Batcher(
@@ -90,7 +96,7 @@ class ServedIndex(Closing):
                 opened.users -= 1
                 idle = opened.retired and not opened.users
             if idle:
-                opened.corpus.close()
+                self._close(opened.corpus.index)
 
     def refresh(self) -> bool:
         """Open the index anew if it was written or replaced; the one before stays open until its last user has left.
@@ -110,8 +116,19 @@ class ServedIndex(Closing):
                 idle = not before.users
                 self.reloads += 1
             if idle:
-                before.corpus.close()
+                self._close(before.corpus.index)
             return True
+
+    def collect(self) -> None:
+        """Free what still refers, in a circle, to an index that was closed: as long as it lives, its files take room on the disk.
+
+        An error that is kept refers to the variables of all functions that it came through; Python finds such circles seldom.
+        """
+        with self._lock:
+            self._closed = [each for each in self._closed if each[1]() is not None]
+            lingers = any(time.monotonic() - closed > _LINGER for closed, _ in self._closed)
+        if lingers:
+            gc.collect()
 
     def submit(self, change: Change) -> Callable[[], Changes]:
         """Put a change in line; what is returned waits until it is committed and searched, and says what it changed.
@@ -130,7 +147,12 @@ class ServedIndex(Closing):
             self._current.retired = True
             idle = not self._current.users
         if idle:
-            self._current.corpus.close()
+            self._close(self._current.corpus.index)
+
+    def _close(self, index: PassageIndex) -> None:
+        index.close()
+        with self._lock:
+            self._closed.append((time.monotonic(), weakref.ref(index)))
 
     def _open(self) -> _Opened:
         signature = self._signature()
@@ -172,7 +194,8 @@ class ServedIndex(Closing):
 
     def _commit(self, writer: IndexWriter, changes: list[Change]) -> list[Changes | Exception]:
         results: list[Changes | Exception] = []
-        with PassageIndex(self.directory) as before:
+        before = PassageIndex(self.directory)
+        try:
             for change in changes:
                 counted = _counts(writer)
                 try:
@@ -181,6 +204,8 @@ class ServedIndex(Closing):
                     results.append(error)
                 else:
                     results.append(Changes(*(now - then for now, then in zip(_counts(writer), counted, strict=True))))
+        finally:
+            self._close(before)
         encoded = writer.commit().encoded
         for result in results:
             if isinstance(result, Changes):

@@ -442,6 +442,7 @@ class Service(Closing):
         while not self._closing.wait(1.0):
             try:
                 self.index.refresh()
+                self.index.collect()
                 last = ""
             except Exception as error:  # noqa: BLE001  # whatever it is, the next index may be one again
                 if str(error) != last:  # once, and not every second

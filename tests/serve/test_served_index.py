@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
 import time
@@ -188,6 +189,27 @@ def test_the_failure_of_a_change_is_only_its_own(index: ServedIndex) -> None:
     assert fine().added + fine().unchanged == 1
     assert also_fine().added + also_fine().unchanged == 1
     assert held(index) == {*TOWNS, "first", "ho", "wa"}
+
+
+def test_an_index_that_a_kept_error_refers_to_is_freed(index: ServedIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise InputError("no")
+
+    def alive() -> list[PassageIndex]:
+        return [found for _, one in index._closed if (found := one()) is not None]
+
+    gc.disable()
+    try:
+        with pytest.raises(InputError):
+            index.submit(adding("ho", also=fail))()
+        index.submit(adding("ho"))()
+        index.collect()  # which leaves them time
+        assert alive()
+        monkeypatch.setattr(served_index, "_LINGER", 0.0)
+        index.collect()
+        assert not alive()
+    finally:
+        gc.enable()
 
 
 def test_a_change_waits_for_another_process_that_writes(index: ServedIndex, directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain as joined
 
 from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit
 from pytrace.retrieval.bm25 import words
@@ -43,12 +44,13 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
 def _leading(passage: Document, asked: dict[str, float], name: str) -> tuple[int, dict[str, float]]:
     """Return the sentence that leads on, and the words with their weights that it leaves."""
     split = [words(sentence) for sentence in passage.sentences]
-    frequent = Counter(word for sentence in split for word in set(sentence))
+    shared = [sorted(asked.keys() & {*sentence}) for sentence in split]
+    frequent = Counter(joined.from_iterable(shared))
     parts = name.split()
     best, most = 0, -1.0
-    for place, sentence in enumerate(split):
+    for place, (sentence, some) in enumerate(zip(split, shared, strict=True)):
         # Words that all sentences of a passage have tell none of them.
-        score = sum(asked[word] / frequent[word] for word in sorted(asked.keys() & {*sentence}))
+        score = sum(asked[word] / frequent[word] for word in some)
         holds = bool(parts) and any(sentence[at : at + len(parts)] == parts for at in range(len(sentence)))
         score += 2 * len(asked) * holds
         if score > most:
