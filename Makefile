@@ -32,7 +32,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-test emulation
 	@$(BIN)/pytrace models pull tiny
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --durations 40
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

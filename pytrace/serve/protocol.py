@@ -14,6 +14,8 @@ from pytrace.serve.messages import ErrorDetail, ErrorResponse
 
 # Bytes a second that a client takes at least, as a bad line does.
 _LEAST_RATE = 4 << 10
+# Seconds after which a connection that is too many must have sent its request.
+_MOMENT = 0.05
 _UNREADABLE = {
     400: "this is not HTTP/1.1 as it should be; send it with a client of HTTP",
     431: "the head of the request is too large; send fewer and shorter headers, and a shorter address",
@@ -68,17 +70,26 @@ class _GuardedProtocol(H11Protocol):
         self._idle_since = self.loop.time()
         self._discards = False
         self._wait("head", self._cut_off)
-        open_now = [each for each in self.connections if not each.transport.is_closing()]
+        open_now = self._open_now()
         if len(open_now) <= self.most:
             return
-        # Who only holds connections must not keep others out.
-        idle = [each for each in cast("list[_GuardedProtocol]", open_now) if each is not self and each._idle]
-        if idle:
-            min(idle, key=lambda each: each._idle_since).transport.abort()
+        # Who only holds connections must not keep others out; of many that come at once, some have a request that is read next.
+        if any(each._idle for each in open_now if each is not self):
+            self.loop.call_later(_MOMENT, self._make_room)
         else:
             transport.write(_FULL)
             transport.close()
             self._watch_taking()
+
+    def _open_now(self) -> list[_GuardedProtocol]:
+        return [each for each in cast("set[_GuardedProtocol]", self.connections) if not each.transport.is_closing()]
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle for longest, if there are still too many."""
+        open_now = self._open_now()
+        idle = [each for each in open_now if each._idle]
+        if len(open_now) > self.most and idle:
+            min(idle, key=lambda each: each._idle_since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for what in [*self._waits]:

@@ -30,7 +30,7 @@ from tests.serve.service_process import ServiceProcess, build_index, served
 
 # Requests in all, and those after which memory is measured first: caches and pools are full then.
 REQUESTS, WARM_UP, BATCH = 10_000, 2_000, 500
-SHORT = 300
+SHORT = 60
 CLIENTS = 6
 # Seconds that /health may take; `make test` shares the processors with other tests.
 HEALTH, HEALTH_IN_TESTS = 1.0, 10.0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,12 +23,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "docs"
 
 
 def build_index(directory: Path, *docs: Path) -> Path:
-    """Build an index with the tiny encoder, of the examples if nothing else is given."""
-    command = [sys.executable, "-m", "pytrace", "index", "build", str(directory), "--threads", "1"]
-    for path in docs or (EXAMPLES,):
+    """Make an index with the tiny encoder, of the examples if nothing else is given; the same documents are indexed once."""
+    shutil.copytree(_built(docs or (EXAMPLES,)), directory)
+    return directory
+
+
+@functools.cache
+def _built(docs: tuple[Path, ...]) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="pytrace-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    command = [sys.executable, "-m", "pytrace", "index", "build", str(folder / "index"), "--threads", "1"]
+    for path in docs:
         command += ["--docs", str(path)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    return directory
+    return folder / "index"
 
 
 class ServiceProcess:
