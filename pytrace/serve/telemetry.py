@@ -54,6 +54,11 @@ def described(error: BaseException, *, texts: bool) -> dict[str, Any]:
     return described
 
 
+def _unexpected(record: logging.LogRecord) -> bool:
+    """Say whether a record is more than of an answer that was broken off, which has a line of its own."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ConnectionResetError))
+
+
 def make_log(*, texts: bool = False, stream: Any = None) -> logging.Logger:
     """Return the service's log, which writes to stderr; errors of the libraries that it stands on go there, too."""
     handler = logging.StreamHandler(stream or sys.stderr)
@@ -63,6 +68,7 @@ def make_log(*, texts: bool = False, stream: Any = None) -> logging.Logger:
         log.handlers[:] = [handler]
         log.setLevel(logging.INFO if name == _LOG else logging.ERROR)
         log.propagate = False
+    logging.getLogger("uvicorn.error").filters[:] = [_unexpected]
     if not (root := logging.getLogger()).handlers:  # else the tools' library gives it one that prints tracebacks
         root.addHandler(handler)
     # What a request asked for stands in its line already.

@@ -547,6 +547,8 @@ def test_a_second_signal_ends_it_at_once_and_the_time_to_end_is_limited(examples
         connection.settimeout(5)
         while connection.recv(65_536):
             pass
+        assert line_of(service, "long")["status"] == 503
+        assert not [line for line in service.log() if "Exception" in line["event"]]
     with served(examples_index, log=tmp_path / "log") as service, begin(service, LONG, "long"):
         wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 1)
         service.process.send_signal(signal.SIGINT)
