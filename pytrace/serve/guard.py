@@ -1,15 +1,12 @@
-"""What stands before every request: who asks, how often and how much, how long it may take, and that nobody waits for one who left."""
+"""What stands before every request: it is let in or refused, may take its time and no more, and nobody waits for one who left."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import re
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import PurePath
@@ -31,27 +28,19 @@ from pytrace.errors import (
     ServerError,
     StoreError,
 )
+from pytrace.serve.admission import Admission, Refusal
 from pytrace.serve.failures import BusyError, NotFoundError
 from pytrace.serve.messages import ErrorDetail, ErrorResponse
 from pytrace.serve.settings import ServeSettings
 from pytrace.serve.telemetry import Metrics
 
-# Answered to everybody: they hold nothing of anybody's.
-_PUBLIC = frozenset({"/", "/health", "/ready", "/favicon.ico"})
-_PUBLIC_FILES = "/explorer/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 # A body may be sent as slowly as a bad line does.
 _LEAST_RATE = 16 << 10
 # Messages of a body that wait for their reader.
 _AHEAD = 4
-# Bytes of a body that are taken however much is held of others', so that large ones do not keep small ones out.
-_SMALL = 64 << 10
 # Characters of an error's message.
 _LONGEST_MESSAGE = 1000
-# Digits of a number of bytes: 18 of them are more than any disk has.
-_MOST_DIGITS = 18
-# Clients whose pace is remembered.
-_MOST_CLIENTS = 10_000
 # What a browser is told of every answer. Cytoscape sets styles by the object model, which needs no permission.
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -86,14 +75,6 @@ TELL = "pytrace.tell"
 """In a request's scope: a function that says to the client what an error is, for one that comes when an answer has begun."""
 ON_DISK = "pytrace.on_disk"
 """In a request's scope: true where its body is written to a file as it comes, so that no memory is held by it."""
-
-
-class Refusal(Exception):
-    """A request is not done: a status, a sentence, and headers."""
-
-    def __init__(self, status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.headers = status, kind, headers or {}
 
 
 # What is the request's fault, in a sentence.
@@ -140,9 +121,7 @@ class Guard:
         self._settings = settings
         self._metrics = metrics
         self._log = log
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in settings.keys]
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._held = 0  # bytes of bodies
+        self._admission = Admission(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a request."""
@@ -151,112 +130,6 @@ class Guard:
                 await self._app(scope, receive, send)
             return  # a websocket is refused by closing its connection
         await _Exchange(self, scope, receive, send).run()
-
-    def admit(self, scope: Scope, headers: dict[str, str]) -> str:
-        """Let a request in and return who asks, or raise `Refusal`."""
-        path = scope["path"]
-        self._check_origin(scope, headers)
-        if path in _PUBLIC or path.startswith(_PUBLIC_FILES):
-            return ""
-        client = self._client(scope, headers)
-        self._check_rate(client)
-        self._check_length(headers)
-        return client
-
-    def _check_length(self, headers: dict[str, str]) -> None:
-        if "transfer-encoding" in headers and "content-length" in headers:
-            # Servers that stand before this one may believe the other of the two, and see another request in the rest.
-            raise Refusal(
-                400,
-                "both content-length and transfer-encoding are given; send one of them",
-                "invalid_request",
-                {"connection": "close"},
-            )
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdecimal()):
-            raise Refusal(400, f"the content-length {length[:40]!a} is no number of bytes; send one", "invalid_request")
-        if len(length) > _MOST_DIGITS:
-            raise self.too_large(f"{length[:40]} bytes")
-        if int(length) > self._settings.max_body:
-            raise self.too_large(f"{int(length):,} bytes")
-
-    def too_large(self, size: str) -> Refusal:
-        """Return the refusal of a body.
-
-        The connection stays open for a while, and what comes is thrown away: a client that is sending would not see the answer
-        to a connection that is closed.
-        """
-        return Refusal(
-            413,
-            f"the body has {size}, and the service takes {self._settings.max_body:,}; send it in parts, or start the service "
-            "with a larger --max-body",
-            "too_large",
-        )
-
-    def hold(self, size: int, held: int) -> None:
-        """Count bytes of a body, of which the service has `held` already; refuse them where all bodies have too many."""
-        if held + size > _SMALL and self._held + size > self._settings.bodies:
-            raise Refusal(
-                429,
-                f"the requests under way hold {self._held:,} bytes, and {self._settings.bodies:,} are held at once; "
-                "try again in a few seconds",
-                "busy",
-                {"retry-after": "5"},
-            )
-        self._held += size
-
-    def release(self, size: int) -> None:
-        """Count bytes as gone."""
-        self._held -= size
-
-    def _client(self, scope: Scope, headers: dict[str, str]) -> str:
-        if not self._keys:
-            return str((scope.get("client") or ("local", 0))[0])
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        given = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
-        # All keys are compared, so that time tells nothing of which one it is nearest to.
-        matches = [hmac.compare_digest(given, known) for known in self._keys]
-        if scheme.lower() != "bearer" or not any(matches):
-            raise Refusal(
-                401,
-                "a key is needed; send the header 'Authorization: Bearer KEY' with one that the service was started with",
-                "unauthorized",
-                {"www-authenticate": "Bearer"},
-            )
-        return f"key-{matches.index(True) + 1}"
-
-    def _check_origin(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Refuse what a page of another site makes a browser send: no key would stand in its way."""
-        host = headers.get("host", "")
-        name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
-        # A name of somebody else's may lead a browser to this machine.
-        ours = name.strip("[]").lower() in {"127.0.0.1", "localhost", "::1", self._settings.host}
-        if self._settings.loopback and not self._keys and not ours:
-            raise Refusal(403, f"the host {host[:100]!a} is not this service; ask for localhost", "forbidden")
-        origin = headers.get("origin", "")
-        foreign = origin and origin.partition("://")[2] != host
-        if scope["method"] not in {"GET", "HEAD"} and (foreign or headers.get("sec-fetch-site") == "cross-site"):
-            raise Refusal(403, "pages of other sites may not use this service; ask it from its own page", "forbidden")
-
-    def _check_rate(self, client: str) -> None:
-        """Take a request out of a client's bucket, which fills with `rate` a minute up to as many."""
-        rate = self._settings.rate
-        if not rate:
-            return
-        now = time.monotonic()
-        level, last = self._buckets.pop(client, (float(rate), now))
-        level = min(float(rate), level + (now - last) * rate / 60)
-        self._buckets[client] = (max(level - 1, 0.0) if level >= 1 else level, now)
-        while len(self._buckets) > _MOST_CLIENTS:
-            self._buckets.popitem(last=False)
-        if level < 1:
-            wait = int((1 - level) * 60 / rate) + 1
-            raise Refusal(
-                429,
-                f"{rate} requests a minute are allowed to each client; try again in {wait} s",
-                "rate_limited",
-                {"retry-after": str(wait)},
-            )
 
 
 class _Exchange:
@@ -287,7 +160,7 @@ class _Exchange:
         client = ""
         guard._metrics.under_way.inc()
         try:
-            client = guard.admit(self._scope, self._headers)
+            client = guard._admission.admit(self._scope, self._headers)
             await self._within_time()
         except Exception as error:  # noqa: BLE001  # all become answers
             await self._answer(self._failure(error))
@@ -300,7 +173,7 @@ class _Exchange:
                 self._status = _CLIENT_CLOSED
         finally:
             guard._metrics.under_way.dec()
-            guard.release(self._held)
+            guard._admission.release(self._held)
             self._finish(client)
 
     async def _within_time(self) -> None:
@@ -378,9 +251,9 @@ class _Exchange:
             self._received += size
             try:
                 if self._received > self._settings.max_body:
-                    raise self._guard.too_large(f"more than {self._settings.max_body:,} bytes")
+                    raise self._guard._admission.too_large(f"more than {self._settings.max_body:,} bytes")
                 if not self._scope.get(ON_DISK):
-                    self._guard.hold(size, self._held)
+                    self._guard._admission.hold(size, self._held)
                     self._held += size
             except Refusal as refusal:
                 self._refusal = refusal

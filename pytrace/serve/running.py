@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 import socket
@@ -119,6 +120,9 @@ def run(service: Service, listening: socket.socket, *, started: Callable[[], Any
         while not (server.started or serving.done()):
             await asyncio.sleep(0.01)
         if server.started:
+            # What is there now stays: looking through it for garbage would hold up a request by some 70 ms now and then.
+            gc.collect()
+            gc.freeze()
             started()
         await serving
 

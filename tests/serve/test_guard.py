@@ -152,7 +152,7 @@ def test_every_key_is_compared_whichever_matches(monkeypatch: pytest.MonkeyPatch
         compared.append((first, second))
         return first == second
 
-    monkeypatch.setattr("pytrace.serve.guard.hmac.compare_digest", compare)
+    monkeypatch.setattr("pytrace.serve.admission.hmac.compare_digest", compare)
     client = Client(keys=(KEY, OTHER))
     for key in (KEY, OTHER, "x"):
         compared.clear()
@@ -297,7 +297,7 @@ def test_each_client_has_its_own_rate() -> None:
 
 def test_a_rate_comes_back_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("pytrace.serve.guard.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pytrace.serve.admission.time.monotonic", lambda: now[0])
     client = Client(rate=60)
     assert [client.ask().status for _ in range(61)] == [200] * 60 + [429]
     now[0] += 1.01
