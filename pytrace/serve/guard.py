@@ -147,6 +147,7 @@ class _Exchange:
         self._status = 0
         self._sent = self._received = self._held = 0
         self._whole = False
+        self._answered = False
         self._body: asyncio.Queue[Message] = asyncio.Queue(_AHEAD)
         self._gone = asyncio.Event()
         self._refusal: Refusal | None = None
@@ -242,8 +243,9 @@ class _Exchange:
             else:
                 message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
-                work.cancel()
+                if not self._answered:  # the server says so after an answer, too, whether or not the client is there
+                    self._gone.set()
+                    work.cancel()
                 return
             if not reading:
                 continue
@@ -282,6 +284,7 @@ class _Exchange:
             }
         else:
             self._sent += len(message.get("body", b""))
+            self._answered = not message.get("more_body", False)
         await self._send(message)
 
     def _tell(self, error: Exception) -> ErrorDetail:

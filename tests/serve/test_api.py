@@ -195,8 +195,9 @@ def test_stages_come_in_their_order_and_make_the_answer(service: ServiceProcess,
     for name in ("seeds", "chains", "passages", "answer", "method", "certificates", "context_tokens"):
         assert joined[name] == answered[name], name
     assert joined["evidence"]["chains"] == answered["evidence"]["chains"]
-    by_header = events(service, "/v1/ask", SHORT, accept="text/event-stream")
+    by_header = events(service, "/v1/ask", SHORT, accept="text/event-stream", **{"x-request-id": "staged"})
     assert [name for name, _ in by_header] == ["seeds", "chains", "evidence", "answer"]
+    assert line_of(service, "staged")["status"] == 200
 
 
 def test_what_fails_after_a_stage_is_the_last_event(service: ServiceProcess) -> None:
