@@ -71,6 +71,11 @@ def leave(status: int) -> NoReturn:
             # All is done. Python would run no handler any more while it takes itself apart, or print a traceback of it.
             signal.signal(number, signal.SIG_DFL)
             _core.end_quietly_on_signal(number)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        # Nobody hears what is left in it, and Python, which tries once more at exit, would end with a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(status)
 
 

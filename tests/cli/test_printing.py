@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,14 @@ def test_no_command_prints_by_itself() -> None:
     assert found == []
 
 
+def run_in_shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with streams that are buffered, as they are where nobody asks for others."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60, env=buffered
+    )
+
+
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
@@ -125,7 +134,7 @@ def text(tmp_path: Path) -> Path:
 )
 def test_streams_that_are_closed_full_or_left(text: Path, redirections: str, status: int, said: str) -> None:
     command = f"set -o pipefail; {PYTRACE} docs show {text} --limit 1000000 {redirections}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    done = run_in_shell(command)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith(said)
     assert len(done.stderr.splitlines()) == bool(said)
@@ -134,5 +143,5 @@ def test_streams_that_are_closed_full_or_left(text: Path, redirections: str, sta
 def test_a_failure_keeps_its_status_though_nobody_hears_of_it(tmp_path: Path) -> None:
     for redirection in ("2>&-", "2>/dev/full", "2>&- >/dev/full"):
         command = f"{PYTRACE} docs show {tmp_path / 'missing'} {redirection}"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        done = run_in_shell(command)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", "")

@@ -23,7 +23,7 @@ from tests.serve.service_process import ServiceProcess, build_index, served
 
 QUESTION = "Who founded the company that owns the Marigold Tern?"
 SEARCH = {"question": QUESTION, "chains": 2, "passages": 5}
-ASK = {"question": QUESTION, "passages": 2}  # little to read
+ASK = {"question": QUESTION, "passages": 2, "method": "standard"}  # little to read
 CLIENTS = 6
 
 

@@ -114,13 +114,14 @@ def test_a_cancelled_request_leaves_the_line_at_once() -> None:
     assert encoder.batches == [["the tern"]]
 
 
-def test_too_much_is_refused_before_any_of_it_waits() -> None:
+def test_too_much_is_refused_before_any_of_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytrace.serve.shared_encoder._MOST_WAITING", 2 * BATCH_TOKENS)
     encoder = SlowEncoder()
     with SharedEncoder(encoder) as shared:
         encoder.gate.clear()
         shared.submit(["the tern"], "passage")
         assert encoder.begun.wait(10)
-        many = ["word " * 500] * 2400
+        many = ["word " * 500] * 16
         shared.check_room(many)
         shared.submit(many, "passage")
         with pytest.raises(BusyError, match="tokens to encode waiting"):

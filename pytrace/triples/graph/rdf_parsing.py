@@ -23,9 +23,10 @@ _PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 # Data has one or two levels; the parser's stack overflows beyond some thousands.
 _DEEPEST = 100
 _CHUNK = 1 << 18
-# What is passed over at once: IRIs, strings and comments that are whole, and all between them but angle brackets.
+# What is passed over at once: IRIs, strings and comments that are whole, and all between them but angle brackets. They are atomic,
+# for Python before 3.11.4 stops in the middle of what a possessive loop fails at.
 _PLAIN = re.compile(
-    rb"""(?:[^<>"'#\\]++|<(?!<)[^<>"\r\n]*+>|"(?!"")(?:[^"\\\r\n]++|\\.)*+"|'(?!'')(?:[^'\\\r\n]++|\\.)*+'|\#[^\r\n]*+[\r\n])*+""",
+    rb"""(?:[^<>"'#\\]++|(?><(?!<)[^<>"\r\n]*+>|"(?!"")(?:[^"\\\r\n]++|\\.)*+"|'(?!'')(?:[^'\\\r\n]++|\\.)*+'|\#[^\r\n]*+[\r\n]))*+""",
     re.DOTALL,
 )
 # What the end of a chunk cuts, and long strings, by how they begin: what is within them, and how they end.
