@@ -319,7 +319,7 @@ def children(pid: int) -> set[int]:
 @pytest.mark.usefixtures("tiny_models")
 def test_the_tiny_models_give_the_same_rows_however_many_processes_answer(questions: Path, tmp_path: Path) -> None:
     job = (
-        "rag", "dense", "--sweep", "top=1", "--set", "reader_demonstrations=1", "--data", questions, "--limit", 3,
+        "rag", "dense", "--sweep", "top=1", "--set", "reader_demonstrations=1", "--data", questions, "--limit", 2,
         "--deterministic", "--threads", 1, "--context", 1024, "--json",
     )  # fmt: skip
     told, rows = [], []
@@ -327,7 +327,7 @@ def test_the_tiny_models_give_the_same_rows_however_many_processes_answer(questi
         told.append(finish(*job, "--out", tmp_path / name, *how))
         with RunStore(tmp_path / name / "run.sqlite") as store:
             rows.append(kept(store))
-    assert len(rows[0]) == 6
+    assert len(rows[0]) == 4
     assert rows[0] == rows[1] == rows[2]
     assert told[0]["settings"] == told[1]["settings"] == told[2]["settings"]
     assert told[0]["comparisons"] == told[1]["comparisons"] == told[2]["comparisons"]
