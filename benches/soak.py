@@ -156,6 +156,7 @@ class Soak:
         # Documents by number: the version that is there, None where it was removed; those that are being changed are unsure.
         self.there: dict[int, int | None] = {}
         self.unsure: dict[int, set[int | None]] = {}
+        self.changing: set[int] = set()
         self.touched: Counter[int] = Counter()
         self._made = 0
         self._changing = asyncio.Lock()
@@ -325,11 +326,15 @@ class Soak:
                 after = None if choice == "remove" else versions[number]
                 self.unsure[number] = {self.there.get(number), after}
         # Two change at once: a second one finds the first's documents unsure.
-        if choice == "remove":
-            await client.json("DELETE", f"/v1/documents?id={_id_of(numbers[0])}")
-        else:
-            rows = [_row_of(number, versions[number]) for number in numbers]
-            await client.json("POST", "/v1/documents", {"documents": rows})
+        self.changing.update(numbers)
+        try:
+            if choice == "remove":
+                await client.json("DELETE", f"/v1/documents?id={_id_of(numbers[0])}")
+            else:
+                rows = [_row_of(number, versions[number]) for number in numbers]
+                await client.json("POST", "/v1/documents", {"documents": rows})
+        finally:
+            self.changing.difference_update(numbers)
         for number in numbers:
             self.touched[number] += 1
             self.there[number] = None if choice == "remove" else versions[number]
@@ -416,13 +421,16 @@ class Soak:
         return status.st_ino, status.st_mtime_ns
 
     async def _look_for_all(self) -> None:
-        """Check each document: all that is known of it must be so, and of one that was being changed, before or after."""
+        """Check each document: all that is known of it must be so, and of one whose change was broken off, before or after."""
         client = Client(self)
         for number in sorted({*self.there, *self.unsure}):
-            versions = self.unsure.pop(number, None) or {self.there.get(number)}
+            touched = self.touched[number]
             found = await client.json("POST", "/v1/search", {"question": _question_of(number)})
-            version = self._judge(number, versions, found)
             status, content = await client.ask("GET", f"/v1/documents/text?id={_id_of(number)}")
+            if number in self.changing or self.touched[number] != touched:
+                continue  # others change it already
+            versions = self.unsure.pop(number, None) or {self.there.get(number)}
+            version = self._judge(number, versions, found)
             if (status == 404) != (version is None) or _sign_of(number, version).encode() not in content:
                 self.fault(
                     f"document {number} should have version {version}, and is read as {status} {content[:300]!r}"
