@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import os
 import threading
 from pathlib import Path
@@ -309,7 +310,9 @@ class LlamaRuntime(LoadedModel):
 
     def save(self, sequence: int) -> NDArray[np.uint8]:
         """Copy the keys and values of a sequence out of its cells."""
-        state = np.empty(self._c.llama_state_seq_get_size(self._context, sequence), dtype=np.uint8)
+        size = self._c.llama_state_seq_get_size(self._context, sequence)
+        # Pages of its own, which the system has back when it goes: the heap would keep holes of megabytes between others.
+        state = np.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=np.uint8)
         written = self._c.llama_state_seq_get_data(self._context, _bytes_at(state), state.nbytes, sequence)
         return state[:written]
 
