@@ -27,7 +27,7 @@ def test_documents_survive_a_kill_and_answers_stay_right_under_mixed_load(tmp_pa
     report = soak(
         index,
         questions,
-        seconds=20.0,
+        seconds=25.0,
         kills=1,
         threads=1,
         seed=0,
