@@ -192,6 +192,9 @@ class Soak:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
             await self._look_for_all()
+            client = Client(self)
+            await self._compare(client)
+            client.leave()
             assert self.service is not None
             status = await asyncio.to_thread(self.service.stop)
             if status:
