@@ -69,7 +69,7 @@ def _list_rows(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, dict[str, 
 
 
 # What stands before the next bracket (or, between items, comma): strings are passed over whole. They are atomic, for Python before
-# 3.11.4 stops in the middle of what a possessive loop fails at.
+# 3.11.5 stops in the middle of what a possessive loop fails at (CPython's issue 106052).
 _STRING = rb'(?>"(?:[^"\\]++|\\.)*+")'
 _WITHIN_ITEM = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+", re.DOTALL)
 _BETWEEN_ITEMS = re.compile(rb'(?:[^",\[\]{}]++|' + _STRING + rb")*+", re.DOTALL)

@@ -50,7 +50,7 @@ def guarded_protocol(*, patience: float, connections: int) -> type[H11Protocol]:
     """Return the protocol of a server whose clients have so many seconds to send a request's head or to take what is sent to them.
 
     A body has its own time, by who reads it. Where more than `connections` are open, the one that has been idle for longest goes,
-    or the new one if none is.
+    or the new one if none is; new ones have a moment to send their request, and so up to twice as many may be open.
     """
 
     class Guarded(_GuardedProtocol):
@@ -73,13 +73,15 @@ class _GuardedProtocol(H11Protocol):
         open_now = self._open_now()
         if len(open_now) <= self.most:
             return
-        # Who only holds connections must not keep others out; of many that come at once, some have a request that is read next.
-        if any(each._idle for each in open_now if each is not self):
-            self.loop.call_later(_MOMENT, self._make_room)
-        else:
+        # Who only holds connections must not keep others out.
+        if not any(each._idle for each in open_now if each is not self):
             transport.write(_FULL)
             transport.close()
             self._watch_taking()
+        elif len(open_now) > 2 * self.most:
+            self._make_room()
+        else:  # of those that come at once, some have a request that is read next
+            self.loop.call_later(_MOMENT, self._make_room)
 
     def _open_now(self) -> list[_GuardedProtocol]:
         return [each for each in cast("set[_GuardedProtocol]", self.connections) if not each.transport.is_closing()]

@@ -196,7 +196,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 @needs_engine
 def test_eval_sweeps_sums_up_seeds_and_compares_with_a_baseline(questions: Path, run: Run) -> None:
-    options = ("--data", questions, "--limit", 2, "--sweep", "top=1,2", "--seeds", "0,1", "--set", "samples=2")
+    options = ("--data", questions, "--limit", 3, "--sweep", "top=1,2", "--seeds", "0,1", "--set", "samples=2")
     status, output, errors = run("eval", "cot-sc:top=1", "dense", *options, "--baseline", "dense:top=1", "--json")
     assert (status, errors) == (0, "pytrace: --sweep and --seeds make 4 methods of 2\n")
     told = json.loads(output)
@@ -319,7 +319,7 @@ def children(pid: int) -> set[int]:
 @pytest.mark.usefixtures("tiny_models")
 def test_the_tiny_models_give_the_same_rows_however_many_processes_answer(questions: Path, tmp_path: Path) -> None:
     job = (
-        "rag", "dense", "--sweep", "top=1", "--set", "reader_demonstrations=1", "--data", questions, "--limit", 2,
+        "rag", "dense", "--sweep", "top=1", "--set", "reader_demonstrations=1", "--data", questions, "--limit", 3,
         "--deterministic", "--threads", 1, "--context", 1024, "--json",
     )  # fmt: skip
     told, rows = [], []
@@ -327,7 +327,7 @@ def test_the_tiny_models_give_the_same_rows_however_many_processes_answer(questi
         told.append(finish(*job, "--out", tmp_path / name, *how))
         with RunStore(tmp_path / name / "run.sqlite") as store:
             rows.append(kept(store))
-    assert len(rows[0]) == 4
+    assert len(rows[0]) == 6
     assert rows[0] == rows[1] == rows[2]
     assert told[0]["settings"] == told[1]["settings"] == told[2]["settings"]
     assert told[0]["comparisons"] == told[1]["comparisons"] == told[2]["comparisons"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain as joined
 
 from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit
 from pytrace.retrieval.bm25 import words
@@ -45,7 +44,7 @@ def _leading(passage: Document, asked: dict[str, float], name: str) -> tuple[int
     """Return the sentence that leads on, and the words with their weights that it leaves."""
     split = [words(sentence) for sentence in passage.sentences]
     shared = [sorted(asked.keys() & {*sentence}) for sentence in split]
-    frequent = Counter(joined.from_iterable(shared))
+    frequent = Counter(word for some in shared for word in some)
     parts = name.split()
     best, most = 0, -1.0
     for place, (sentence, some) in enumerate(zip(split, shared, strict=True)):

@@ -24,7 +24,7 @@ _PLACE = re.compile(r"^Parser error (?:at|between) .*?: ", re.DOTALL)
 _DEEPEST = 100
 _CHUNK = 1 << 18
 # What is passed over at once: IRIs, strings and comments that are whole, and all between them but angle brackets. They are atomic,
-# for Python before 3.11.4 stops in the middle of what a possessive loop fails at.
+# for Python before 3.11.5 stops in the middle of what a possessive loop fails at (CPython's issue 106052).
 _PLAIN = re.compile(
     rb"""(?:[^<>"'#\\]++|(?><(?!<)[^<>"\r\n]*+>|"(?!"")(?:[^"\\\r\n]++|\\.)*+"|'(?!'')(?:[^'\\\r\n]++|\\.)*+'|\#[^\r\n]*+[\r\n]))*+""",
     re.DOTALL,
