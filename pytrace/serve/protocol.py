@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import ClassVar, cast
 
 import msgspec
@@ -131,7 +132,8 @@ class _GuardedProtocol(H11Protocol):
             self.cycle.message_event.set()
         # A connection that is closed while its client sends is reset, and the answer lost: what comes is thrown away for a while.
         self._discards = True
-        self.transport.write_eof()
+        with suppress(OSError):  # the client has left, which is not noticed while what it sent waits
+            self.transport.write_eof()
         if "head" not in self._waits:
             self._wait("head", self._cut_off)
 

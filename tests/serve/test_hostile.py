@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -14,10 +15,13 @@ from random import Random
 
 import msgspec
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from pytrace.errors import InputError
 from pytrace.methods.catalog import parse_method
 from pytrace.serve import messages
+from pytrace.serve.protocol import guarded_protocol
 from pytrace.serve.routes import decode_body
 from pytrace.serve.service import check_settings
 from pytrace.serve.stored_documents import safe_name
@@ -192,6 +196,25 @@ def test_settings_of_a_request_have_bounds(service: ServiceProcess, settings: li
 
 
 # ---- without a service
+
+
+def test_who_sends_no_http_and_has_left_is_no_fault_of_the_request_before() -> None:
+    async def answer() -> None:
+        config = uvicorn.Config(lambda *_: None, log_config=None)
+        config.load()
+        kind = guarded_protocol(patience=5, connections=8)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            client = socket.create_connection(listening.getsockname())
+            accepted, _ = listening.accept()
+            _, protocol = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: kind(config, ServerState(), {}), accepted
+            )
+            client.close()
+            # The system takes the bytes, and says that nobody is there when their end is to be sent.
+            protocol.send_400_response("no HTTP")
+            protocol.transport.abort()
+
+    asyncio.run(answer())
 
 
 def test_settings_are_refused_beyond_their_bounds_alone() -> None:
