@@ -92,8 +92,9 @@ inline double cutoff_of(py::handle object) {
 
 inline FuzzyScorer scorer_of(py::handle object) {
   const int64_t number = whole_number(object, "scorer", 0);
-  if (number > static_cast<int64_t>(FuzzyScorer::kTokenSetRatio)) {
-    throw py::value_error("scorer is " + std::to_string(number) + "; it must be 0, 1 or 2");
+  if (number >= kFuzzyScorers) {
+    throw py::value_error("scorer is " + std::to_string(number) + "; it must be from 0 to " +
+                          std::to_string(kFuzzyScorers - 1));
   }
   return static_cast<FuzzyScorer>(number);
 }

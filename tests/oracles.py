@@ -303,6 +303,52 @@ def token_set_ratio(a, b):
     return max(scores)
 
 
+def _sorted(text):
+    return " ".join(sorted(text.split()))
+
+
+def _distinct(text):
+    return " ".join(sorted(set(text.split())))
+
+
+def token_sort_ratio(a, b):
+    return ratio(_sorted(a), _sorted(b))
+
+
+def token_ratio(a, b):
+    return max(token_sort_ratio(a, b), token_set_ratio(a, b))
+
+
+def partial_token_sort_ratio(a, b):
+    return partial_ratio(_sorted(a), _sorted(b))
+
+
+def partial_token_set_ratio(a, b):
+    """100 for a word in common, 0 for a text without words."""
+    if not a.split() or not b.split():
+        return 0.0
+    return 100.0 if set(a.split()) & set(b.split()) else partial_ratio(_distinct(a), _distinct(b))
+
+
+def partial_token_ratio(a, b):
+    return max(partial_token_sort_ratio(a, b), partial_token_set_ratio(a, b))
+
+
+def weighted_ratio(a, b):
+    """Ratio beside 0.95 of the token ratio, or of much longer texts beside what partial ones count."""
+    if not a or not b:
+        return 0.0
+    times = max(len(a), len(b)) / min(len(a), len(b))
+    if times < 1.5:
+        return max(ratio(a, b), 0.95 * token_ratio(a, b))
+    scale = 0.9 if times <= 8 else 0.6
+    return max(ratio(a, b), scale * partial_ratio(a, b), 0.95 * scale * partial_token_ratio(a, b))
+
+
+def quick_ratio(a, b):
+    return ratio(a, b) if a and b else 0.0
+
+
 def personalised_pagerank(
     rows: Sequence[Sequence[tuple[int, float]]], start: Sequence[float], restart: float
 ) -> list[float]:

@@ -19,6 +19,9 @@ struct CardCall {
     PyObject* const arguments[] = {queries.ptr(),    choices.ptr(), number.ptr(),  cutoff.ptr(),
                                    multiplier.ptr(), missing.ptr(), threads.ptr(), out.ptr()};
     given.emplace(arguments);
+    if (given->options.scorer > FuzzyScorer::kTokenSetRatio) {
+      throw py::value_error("scorer is " + std::to_string(scorer) + "; a card has 0, 1 and 2");
+    }
     cuda::require_device(device);
   }
 

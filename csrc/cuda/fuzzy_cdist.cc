@@ -103,8 +103,9 @@ size_t scratch_of(FuzzyScorer scorer, FuzzyLongest longest) {
       return fuzzy_comb_scratch(longest);
     case FuzzyScorer::kTokenSetRatio:
       return fuzzy_token_set_scratch(longest);
+    default:
+      return 0;
   }
-  return 0;
 }
 
 // Launches one tile's kernels.

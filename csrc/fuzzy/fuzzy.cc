@@ -4,7 +4,6 @@
 
 #include "common/dispatch.h"
 #include "fuzzy/fuzzy_text.h"
-#include "fuzzy/fuzzy_words.h"
 
 namespace pytrace {
 
@@ -357,33 +356,6 @@ FuzzyWindow fuzzy_best_window(const Text& needle, const Text& text) {
     if (fuzzy_better(window, best, m)) best = window;
   }
   return best;
-}
-
-double fuzzy_score(FuzzyScorer scorer, const Text& a, const Text& b, double cutoff) {
-  if (a.missing || b.missing) return 0.0;
-  switch (scorer) {
-    case FuzzyScorer::kRatio:
-      return fuzzy_apply_cutoff(fuzzy_ratio_of(fuzzy_lcs(a, b), a.size + b.size), cutoff);
-    case FuzzyScorer::kTokenSetRatio: {
-      WordSet x;
-      WordSet y;
-      x.assign(a);
-      y.assign(b);
-      return TokenSetRatio().of(x, y, cutoff);
-    }
-    case FuzzyScorer::kPartialRatio:
-      break;
-  }
-  const Text& needle = a.size <= b.size ? a : b;
-  const Text& text = a.size <= b.size ? b : a;
-  const int64_t m = needle.size;
-  if (m == 0) return fuzzy_apply_cutoff(text.size == 0 ? 100.0 : 0.0, cutoff);
-  FuzzyWindow best = fuzzy_best_window(needle, text);
-  if (text.size == m && best.lcs < m) {
-    const FuzzyWindow other = fuzzy_best_window(text, needle);
-    if (fuzzy_better(other, best, m)) best = other;
-  }
-  return fuzzy_apply_cutoff(fuzzy_ratio_of(best.lcs, m + best.length), cutoff);
 }
 
 FuzzyAlignment fuzzy_partial_alignment(const Text& a, const Text& b, double cutoff) {

@@ -11,6 +11,15 @@
 // common words, the common words with the rest of a, and the common words with the rest of b. 0 if
 // either has no word.
 //
+// token_sort_ratio: ratio of the texts' words, sorted and joined by blanks. token_ratio: the larger
+// of it and token_set_ratio.
+//
+// partial_token_sort_ratio: partial_ratio of the sorted words. partial_token_set_ratio: 100 if the
+// texts share a word, else partial_ratio of their distinct words; 0 if either has no word.
+// partial_token_ratio: the larger of the two, but if neither has a word 100.
+//
+// weighted_ratio (WRatio): fuzzy_weighted.h. quick_ratio (QRatio): ratio, but 0 if a text is empty.
+//
 // How it is computed
 //   One LCS: Hyyrö's bit-parallel recurrence ("Bit-Parallel LCS-length Computation Revisited",
 //   AWOCA 2004), 64 rows of the table in one addition. All windows of a needle of up to 64
@@ -53,7 +62,19 @@ struct Text {
   bool missing = false;
 };
 
-enum class FuzzyScorer { kRatio = 0, kPartialRatio = 1, kTokenSetRatio = 2 };
+enum class FuzzyScorer {
+  kRatio = 0,
+  kPartialRatio = 1,
+  kTokenSetRatio = 2,  // the last that a card has
+  kTokenSortRatio = 3,
+  kTokenRatio = 4,
+  kPartialTokenSortRatio = 5,
+  kPartialTokenSetRatio = 6,
+  kPartialTokenRatio = 7,
+  kWeightedRatio = 8,
+  kQuickRatio = 9,
+};
+inline constexpr int kFuzzyScorers = 10;
 
 // Texts longer than this are refused: window positions and strands are 32-bit, and a pair costs the
 // product.

@@ -197,7 +197,7 @@ class Bags {
 
 // The pairs whose text is longer than the needle by `margin` or more.
 void partial_side(const FuzzySide& needles, const FuzzySide& texts, int64_t margin,
-                  const FuzzyOutput& output, int threads) {
+                  const FuzzyOutput& output, int threads, const uint8_t* skip) {
   int64_t longest = -1;
   for (int64_t t = 0; t < texts.size(); ++t) longest = std::max(longest, texts.text(t).size);
   FuzzySide fitting{needles.texts, {}, needles.stride};
@@ -229,22 +229,14 @@ void partial_side(const FuzzySide& needles, const FuzzySide& texts, int64_t marg
                       batch.set_needle(needle);
                       for (int64_t t = text_begin; t < text_end; ++t) {
                         const Text& text = texts.text(t);
+                        const int64_t place = fitting.place(k) + texts.place(t);
                         if (text.size < needle.size + margin) continue;
-                        batch.add(text, blocks ? blocks->of(t) : nullptr,
-                                  fitting.place(k) + texts.place(t));
+                        if (skip != nullptr && skip[place] != 0) continue;
+                        batch.add(text, blocks ? blocks->of(t) : nullptr, place);
                       }
                     }
                     batch.finish();
                   });
-}
-
-void partial_cdist(Span<const Text> queries, Span<const Text> choices, const FuzzyOutput& output,
-                   int threads) {
-  const auto any = [](int64_t) { return true; };
-  const FuzzySide rows = fuzzy_select(queries, choices.size, any);
-  const FuzzySide columns = fuzzy_select(choices, 1, any);
-  partial_side(columns, rows, 0, output, threads);
-  partial_side(rows, columns, 1, output, threads);
 }
 
 void fill_missing(Span<const Text> queries, Span<const Text> choices, double value, FuzzyType type,
@@ -265,7 +257,33 @@ void fill_missing(Span<const Text> queries, Span<const Text> choices, double val
   }
 }
 
+// ratio, and 0 for a pair with an empty text.
+void quick_ratio_cdist(Span<const Text> queries, Span<const Text> choices,
+                       const FuzzyOutput& output, int threads) {
+  std::vector<Text> rows(queries.begin(), queries.end());
+  std::vector<Text> columns(choices.begin(), choices.end());
+  for (Text& text : rows) text.missing |= text.size == 0;
+  for (Text& text : columns) text.missing |= text.size == 0;
+  fuzzy_ratio_cdist({rows.data(), queries.size}, {columns.data(), choices.size},
+                    FuzzyRounding::kRatio, output, threads);
+  for (int64_t q = 0; q < queries.size; ++q) {
+    for (int64_t c = 0; c < choices.size; ++c) {
+      if (queries[q].missing || choices[c].missing) continue;
+      if (queries[q].size == 0 || choices[c].size == 0) output.put(0.0, q * choices.size + c);
+    }
+  }
+}
+
 }  // namespace
+
+void fuzzy_partial_cdist(Span<const Text> queries, Span<const Text> choices,
+                         const FuzzyOutput& output, int threads, const uint8_t* skip) {
+  const auto any = [](int64_t) { return true; };
+  const FuzzySide rows = fuzzy_select(queries, choices.size, any);
+  const FuzzySide columns = fuzzy_select(choices, 1, any);
+  partial_side(columns, rows, 0, output, threads, skip);
+  partial_side(rows, columns, 1, output, threads, skip);
+}
 
 void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, FuzzyRounding rounding,
                        const FuzzyOutput& output, int threads) {
@@ -309,9 +327,11 @@ void fuzzy_cdist(Span<const Text> queries, Span<const Text> choices, const Fuzzy
     case FuzzyScorer::kRatio:
       return fuzzy_ratio_cdist(queries, choices, FuzzyRounding::kRatio, output, options.threads);
     case FuzzyScorer::kPartialRatio:
-      return partial_cdist(queries, choices, output, options.threads);
-    case FuzzyScorer::kTokenSetRatio:
-      return fuzzy_token_set_cdist(queries, choices, output, options.threads);
+      return fuzzy_partial_cdist(queries, choices, output, options.threads, nullptr);
+    case FuzzyScorer::kQuickRatio:
+      return quick_ratio_cdist(queries, choices, output, options.threads);
+    default:
+      return fuzzy_token_cdist(options.scorer, queries, choices, output, options.threads);
   }
 }
 

@@ -1,4 +1,4 @@
-// ratio, partial_ratio and token_set_ratio of pairs: one text beside one other.
+// Scores of pairs: one text beside one other.
 #include <optional>
 
 #include "fuzzy/fuzzy_matrix.h"
@@ -215,10 +215,30 @@ class TokenSetRuns {
   std::vector<uint32_t> joined_;
 };
 
-template <typename Runs>
-void score_pairs(const Pairs& pairs, const FuzzyOutput& output, int threads) {
+// The scorers that make nothing ready for a run.
+class PairRuns {
+ public:
+  PairRuns(const FuzzyOutput& output, FuzzyScorer scorer) : output_(output), scorer_(scorer) {}
+
+  void add(const Run& run) {
+    for (int64_t k = 0; k < run.size(); ++k) {
+      output_.put(pair_.of(scorer_, run.shared, run.other(k), output_.cutoff()), run.places[k]);
+    }
+  }
+
+  void finish() {}
+
+ private:
+  const FuzzyOutput& output_;
+  FuzzyScorer scorer_;
+  FuzzyPair pair_;
+};
+
+template <typename Runs, typename... Options>
+void score_pairs(const Pairs& pairs, const FuzzyOutput& output, int threads,
+                 const Options&... options) {
   parallel_for(pairs.parts(), 1, threads, [&](int64_t first, int64_t last, int) {
-    Runs runs(output);
+    Runs runs(output, options...);
     pairs.for_runs(first, last, [&](const Run& run) { runs.add(run); });
     runs.finish();
   });
@@ -242,6 +262,8 @@ void fuzzy_cpdist(Span<const Text> queries, Span<const Text> choices, const Fuzz
       return score_pairs<PartialRuns>(pairs, output, options.threads);
     case FuzzyScorer::kTokenSetRatio:
       return score_pairs<TokenSetRuns>(pairs, output, options.threads);
+    default:
+      return score_pairs<PairRuns>(pairs, output, options.threads, options.scorer);
   }
 }
 

@@ -203,6 +203,68 @@ class TokenSetScan : public Scan {
   TokenSetRatio scorer_;
 };
 
+class TokenSortScan : public Scan {
+ public:
+  explicit TokenSortScan(const Text& query) : query_(sorted(query, &joined_)) {}
+
+  void run(Span<const Text> choices, int64_t first, Best* best) override {
+    double cutoff = best->cutoff();
+    for (int64_t k = 0; k < choices.size; ++k) {
+      if (choices[k].missing) continue;
+      const Text choice = sorted(choices[k], &other_);
+      const int64_t total = query_.size() + choice.size;
+      if (fuzzy_ratio_of(std::min(query_.size(), choice.size), total) < cutoff) continue;
+      const double score = fuzzy_ratio_of(query_.lcs(choice), total);
+      if (score < cutoff) continue;
+      best->put({score, first + k});
+      if (best->settled()) return;
+      cutoff = best->cutoff();
+    }
+  }
+
+ private:
+  Text sorted(const Text& text, std::vector<uint32_t>* joined) {
+    words_.assign(text);
+    words_.join_sorted(joined);
+    return {joined->data(), static_cast<int64_t>(joined->size()), 4, false};
+  }
+
+  WordSet words_;
+  std::vector<uint32_t> joined_;
+  std::vector<uint32_t> other_;
+  LcsQuery query_;
+};
+
+// A block of choices at a time as a matrix of one row: with the cutoff that the blocks before have
+// left.
+class MatrixScan : public Scan {
+ public:
+  MatrixScan(FuzzyScorer scorer, const Text& query) : scorer_(scorer), query_(query) {}
+
+  void run(Span<const Text> choices, int64_t first, Best* best) override {
+    double scores[kBlock];
+    // Small at first: a perfect answer, or a high cutoff, may come early.
+    for (int64_t begin = 0, some = kFirstBlock; begin < choices.size && !best->settled();) {
+      const int64_t count = std::min(some, choices.size - begin);
+      const double cutoff = best->cutoff();
+      fuzzy_cdist({&query_, 1}, {choices.data + begin, count}, {scorer_, cutoff, 1.0, -1.0, 1},
+                  FuzzyType::kFloat64, scores);
+      for (int64_t k = 0; k < count; ++k) {
+        if (scores[k] >= cutoff) best->put({scores[k], first + begin + k});
+      }
+      begin += count;
+      some = std::min(2 * some, kBlock);
+    }
+  }
+
+ private:
+  static constexpr int64_t kFirstBlock = 32;
+  static constexpr int64_t kBlock = 256;
+
+  FuzzyScorer scorer_;
+  Text query_;
+};
+
 std::unique_ptr<Scan> scan_of(FuzzyScorer scorer, const Text& query) {
   switch (scorer) {
     case FuzzyScorer::kRatio:
@@ -210,9 +272,12 @@ std::unique_ptr<Scan> scan_of(FuzzyScorer scorer, const Text& query) {
     case FuzzyScorer::kPartialRatio:
       return std::make_unique<PartialScan>(query);
     case FuzzyScorer::kTokenSetRatio:
-      break;
+      return std::make_unique<TokenSetScan>(query);
+    case FuzzyScorer::kTokenSortRatio:
+      return std::make_unique<TokenSortScan>(query);
+    default:
+      return std::make_unique<MatrixScan>(scorer, query);
   }
-  return std::make_unique<TokenSetScan>(query);
 }
 
 }  // namespace

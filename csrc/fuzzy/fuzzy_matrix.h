@@ -141,7 +141,13 @@ inline double fuzzy_score_of(FuzzyRounding rounding, int64_t lcs, int64_t total)
 void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, FuzzyRounding rounding,
                        const FuzzyOutput& output, int threads);
 
-void fuzzy_token_set_cdist(Span<const Text> queries, Span<const Text> choices,
-                           const FuzzyOutput& output, int threads);
+// partial_ratio of all pairs; of those alone whose entry of `skip`, in the order of the output, is
+// 0, if that is given.
+void fuzzy_partial_cdist(Span<const Text> queries, Span<const Text> choices,
+                         const FuzzyOutput& output, int threads, const uint8_t* skip);
+
+// All pairs by a scorer that compares words.
+void fuzzy_token_cdist(FuzzyScorer scorer, Span<const Text> queries, Span<const Text> choices,
+                       const FuzzyOutput& output, int threads);
 
 }  // namespace pytrace

@@ -32,13 +32,24 @@ void WordSet::assign(const Text& text) {
       // Characters are below 2^31, and one is added so that a word of one is below its extensions.
       uint64_t key = (uint64_t{characters[begin]} + 1) << 32;
       if (at - begin > 1) key |= uint64_t{characters[begin + 1]} + 1;
-      words_.push_back({begin, at, key});
+      words_.push_back({begin, at, key, 1});
     }
   });
   const auto below = [&](const Word& x, const Word& y) { return compare(x, *this, y) < 0; };
   const auto equal = [&](const Word& x, const Word& y) { return compare(x, *this, y) == 0; };
   std::sort(words_.begin(), words_.end(), below);
-  words_.erase(std::unique(words_.begin(), words_.end(), equal), words_.end());
+  sorted_size_ = words_.empty() ? 0 : size() - 1;
+  for (const Word& word : words_) sorted_size_ += word.size();
+  size_t distinct = 0;
+  for (size_t k = 0; k < words_.size(); ++k) {
+    if (distinct > 0 && equal(words_[distinct - 1], words_[k])) {
+      ++words_[distinct - 1].count;
+    } else {
+      words_[distinct++] = words_[k];
+    }
+  }
+  repeats_ = distinct < words_.size();
+  words_.resize(distinct);
   joined_size_ = words_.empty() ? 0 : size() - 1;
   for (const Word& word : words_) joined_size_ += word.size();
 }
@@ -61,6 +72,17 @@ void WordSet::join(const uint8_t* common, std::vector<uint32_t>* out) const {
     if (!out->empty()) out->push_back(' ');
     const uint32_t* at = characters(words_[k]);
     out->insert(out->end(), at, at + words_[k].size());
+  }
+}
+
+void WordSet::join_sorted(std::vector<uint32_t>* out) const {
+  out->clear();
+  for (const Word& word : words_) {
+    const uint32_t* at = characters(word);
+    for (int64_t i = 0; i < word.count; ++i) {
+      if (!out->empty()) out->push_back(' ');
+      out->insert(out->end(), at, at + word.size());
+    }
   }
 }
 

@@ -14,7 +14,8 @@ class WordSet {
   struct Word {
     int64_t begin;
     int64_t end;
-    uint64_t key;  // its first two characters: most words differ there
+    uint64_t key;   // its first two characters: most words differ there
+    int64_t count;  // how often it stands in the text
 
     int64_t size() const { return end - begin; }
   };
@@ -29,9 +30,18 @@ class WordSet {
   // The length of all words with one blank between neighbours.
   int64_t joined_size() const { return joined_size_; }
 
+  // Whether a word stands in the text more than once.
+  bool repeats() const { return repeats_; }
+
+  // The length of all words, repeated as in the text, with one blank between neighbours.
+  int64_t sorted_size() const { return sorted_size_; }
+
   // Writes words with one blank between neighbours; only those that are not `common`, if that is
   // given.
   void join(const uint8_t* common, std::vector<uint32_t>* out) const;
+
+  // Writes all words in order, repeated as in the text, with one blank between neighbours.
+  void join_sorted(std::vector<uint32_t>* out) const;
 
   // Below, equal or above zero as x of this set is in order beside y of another.
   int compare(const Word& x, const WordSet& other, const Word& y) const;
@@ -40,6 +50,8 @@ class WordSet {
   std::vector<uint32_t> characters_;
   std::vector<Word> words_;
   int64_t joined_size_ = 0;
+  int64_t sorted_size_ = 0;
+  bool repeats_ = false;
 };
 
 // token_set_ratio of many pairs, one at a time; it keeps what it allocates.
@@ -58,6 +70,26 @@ class TokenSetRatio {
   std::vector<uint8_t> common_b_;
   std::vector<uint32_t> rest_a_;
   std::vector<uint32_t> rest_b_;
+};
+
+// Any scorer of many pairs, one at a time; it keeps what it allocates.
+class FuzzyPair {
+ public:
+  double of(FuzzyScorer scorer, const Text& a, const Text& b, double cutoff);
+
+ private:
+  double token(double cutoff);
+  double partial_token(double cutoff);
+  double weighted(const Text& a, const Text& b, double cutoff);
+  bool share_a_word() const;
+  Text distinct(const WordSet& words, std::vector<uint32_t>* out) const;
+  Text sorted(const WordSet& words, std::vector<uint32_t>* out) const;
+
+  WordSet a_;
+  WordSet b_;
+  std::vector<uint32_t> joined_a_;
+  std::vector<uint32_t> joined_b_;
+  TokenSetRatio token_set_;
 };
 
 }  // namespace pytrace

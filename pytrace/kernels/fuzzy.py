@@ -7,11 +7,10 @@ functions take RapidFuzz's arguments under RapidFuzz's names, so changing the im
 >>> partial_ratio("Ada Foah", "a fort located in Ada Foah, Ghana")
 100.0
 
-Two differences, both on purpose. `extract` and `extract_one` want their `scorer` named, because RapidFuzz's own default,
-``WRatio``, is not offered here. And a score equal to `score_cutoff` is always kept, where RapidFuzz's answer depends on
-the rounding of the last bit and on which of its functions is asked.
+One difference, on purpose: a score equal to `score_cutoff` is always kept and one below it never, where RapidFuzz's answer
+depends on the rounding of the last bit and on which of its functions is asked.
 
-Source: definitions of RapidFuzz 3.10 (Indel similarity); methods in Hyyrö, *Bit-Parallel LCS-length Computation
+Source: definitions of RapidFuzz 3.14 (Indel similarity); methods in Hyyrö, *Bit-Parallel LCS-length Computation
 Revisited* (AWOCA 2004) and Tiskin, *Semi-local String Comparison: Algorithmic Techniques and Applications* (2008).
 """
 
@@ -27,29 +26,44 @@ from pytrace import _core
 from pytrace.kernels import devices
 from pytrace.kernels.fuzzy_scorers import (
     NATIVE,
+    ON_CARDS,
     Processor,
+    QRatio,
     ScoreAlignment,
     Scorer,
     Text,
+    WRatio,
     is_missing,
     partial_ratio,
     partial_ratio_alignment,
+    partial_token_ratio,
+    partial_token_set_ratio,
+    partial_token_sort_ratio,
     process,
     ratio,
     real_cutoff,
+    token_ratio,
     token_set_ratio,
+    token_sort_ratio,
 )
 
 __all__ = [
+    "QRatio",
     "ScoreAlignment",
+    "WRatio",
     "cdist",
     "cpdist",
     "extract",
     "extract_one",
     "partial_ratio",
     "partial_ratio_alignment",
+    "partial_token_ratio",
+    "partial_token_set_ratio",
+    "partial_token_sort_ratio",
     "ratio",
+    "token_ratio",
     "token_set_ratio",
+    "token_sort_ratio",
 ]
 
 _FLOAT32 = np.dtype(np.float32)  # made once: a matrix of few texts takes two microseconds
@@ -78,8 +92,8 @@ def cdist(
     choices
         m texts.
     scorer
-        `ratio`, `partial_ratio` or `token_set_ratio` of this module, which run in native code without the GIL; or any
-        callable of two texts that takes `score_cutoff`, which is called once a pair in Python.
+        A scorer of this module, which runs in native code without the GIL; or any callable of two texts that takes
+        `score_cutoff`, which is called once a pair in Python.
     processor
         Called on each text once; None leaves them as they are.
     score_cutoff
@@ -96,7 +110,7 @@ def cdist(
         More arguments for a `scorer` that is not of this module.
     device
         Where to compute: None or ``"cpu"``; or ``"cuda"``, ``"cuda:1"`` for a card, with the same scores to the last
-        bit, by this module's scorers only. See `pytrace.kernels.devices`.
+        bit, by `ratio`, `partial_ratio` and `token_set_ratio` only. See `pytrace.kernels.devices`.
 
     Returns
     -------
@@ -108,8 +122,7 @@ def cdist(
     TypeError
         If a text is neither `str`, `bytes` nor missing, or `dtype` is not offered.
     ValueError
-        If `workers` is 0 or below -1, `score_cutoff` is outside 0 to 100, or a card is to call a `scorer` that is not
-        of this module.
+        If `workers` is 0 or below -1, `score_cutoff` is outside 0 to 100, or a card does not have `scorer`.
     DeviceUnavailableError
         If there is no such card.
     MemoryError
@@ -173,7 +186,7 @@ def extract(
     query: Text,
     choices: Iterable[Any] | Mapping[Any, Any],
     *,
-    scorer: Scorer,
+    scorer: Scorer = WRatio,
     processor: Processor | None = None,
     limit: int | None = 5,
     score_cutoff: float | None = None,
@@ -238,7 +251,7 @@ def extract_one(
     query: Text,
     choices: Iterable[Any] | Mapping[Any, Any],
     *,
-    scorer: Scorer,
+    scorer: Scorer = WRatio,
     processor: Processor | None = None,
     score_cutoff: float | None = None,
     score_hint: float | None = None,
@@ -283,7 +296,7 @@ def _score_pairs(
     card = None if device is None else devices.card_of(device)  # a call less, which one row of a matrix would feel
     # A card calls no Python: what it cannot score is refused rather than scored on the processor in silence.
     number = NATIVE.get(scorer)
-    if card is not None and number is None:
+    if card is not None and (number is None or number > ON_CARDS):
         raise ValueError(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"

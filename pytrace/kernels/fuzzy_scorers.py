@@ -14,8 +14,11 @@ Text: TypeAlias = str | bytes | float | None
 Processor: TypeAlias = Callable[[Any], Any]
 Scorer: TypeAlias = Callable[..., float]
 
-# The core's numbers of the scorers.
-_RATIO, _PARTIAL_RATIO, _TOKEN_SET_RATIO = range(3)
+# The core's numbers of the scorers, in the order of csrc/fuzzy/fuzzy.h.
+(
+    _RATIO, _PARTIAL_RATIO, _TOKEN_SET_RATIO, _TOKEN_SORT_RATIO, _TOKEN_RATIO, _PARTIAL_TOKEN_SORT_RATIO,
+    _PARTIAL_TOKEN_SET_RATIO, _PARTIAL_TOKEN_RATIO, _WRATIO, _QRATIO,
+) = range(10)  # fmt: skip
 # A score takes well under a microsecond, of which one more look-up would be felt.
 _score = _core.fuzzy_score
 
@@ -106,6 +109,122 @@ def token_set_ratio(
     return _score(_TOKEN_SET_RATIO, s1, s2, score_cutoff)
 
 
+def token_sort_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return the `ratio` of two texts' words, sorted and joined by blanks.
+
+    Texts are split as in `token_set_ratio`. Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> token_sort_ratio("Ghana, Ada Foah", "Ada Foah Ghana,")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_TOKEN_SORT_RATIO, s1, s2, score_cutoff)
+
+
+def token_ratio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None) -> float:
+    """Return the larger of `token_sort_ratio` and `token_set_ratio`.
+
+    Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> token_ratio("fuzzy was a bear", "a bear fuzzy fuzzy was")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_TOKEN_RATIO, s1, s2, score_cutoff)
+
+
+def partial_token_sort_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return the `partial_ratio` of two texts' words, sorted and joined by blanks.
+
+    Texts are split as in `token_set_ratio`. Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> partial_token_sort_ratio("Foah Ada", "a fort in Ada Foah")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_PARTIAL_TOKEN_SORT_RATIO, s1, s2, score_cutoff)
+
+
+def partial_token_set_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return 100 for two texts that share a word, else the `partial_ratio` of their distinct words, sorted and joined.
+
+    0 if either text has no word. Texts are split as in `token_set_ratio`. Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> partial_token_set_ratio("Ada Foah", "Ada Lovelace")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_PARTIAL_TOKEN_SET_RATIO, s1, s2, score_cutoff)
+
+
+def partial_token_ratio(
+    s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
+) -> float:
+    """Return the larger of `partial_token_sort_ratio` and `partial_token_set_ratio`.
+
+    Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> partial_token_ratio("Ada Foah", "Ada Lovelace")
+    100.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_PARTIAL_TOKEN_RATIO, s1, s2, score_cutoff)
+
+
+def WRatio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None) -> float:
+    """Return a weighted ratio: the best of several scorers, each by a weight that goes with the texts' lengths.
+
+    Of texts of which the longer has less than 1.5 times the characters of the shorter, the larger of `ratio` and 0.95 times
+    `token_ratio`; of others, the largest of `ratio`, `partial_ratio` by 0.9 (0.6 if the longer has more than 8 times as
+    many) and `partial_token_ratio` by 0.95 of that. 0 if a text is empty or missing. Arguments and errors are those of
+    `ratio`; a score below `score_cutoff` becomes 0 always, where RapidFuzz returns 85.5 or 57 for texts that share a word.
+
+    Examples
+    --------
+    >>> WRatio("Ada Foah", "a fort in Ada Foah")
+    90.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_WRATIO, s1, s2, score_cutoff)
+
+
+def QRatio(s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None) -> float:
+    """Return `ratio`, but 0 where a text is empty.
+
+    Arguments and errors are those of `ratio`.
+
+    Examples
+    --------
+    >>> QRatio("", "")
+    0.0
+    """
+    if processor is not None:
+        s1, s2 = process(s1, processor), process(s2, processor)
+    return _score(_QRATIO, s1, s2, score_cutoff)
+
+
 def partial_ratio_alignment(
     s1: Text, s2: Text, *, processor: Processor | None = None, score_cutoff: float | None = None
 ) -> ScoreAlignment | None:
@@ -125,8 +244,22 @@ def partial_ratio_alignment(
     return None if alignment is None else ScoreAlignment(*alignment)
 
 
-NATIVE: dict[Scorer, int] = {ratio: _RATIO, partial_ratio: _PARTIAL_RATIO, token_set_ratio: _TOKEN_SET_RATIO}
-"""The scorers that cdist and its like run in native code, a card's included, rather than call once a pair."""
+NATIVE: dict[Scorer, int] = {
+    ratio: _RATIO,
+    partial_ratio: _PARTIAL_RATIO,
+    token_set_ratio: _TOKEN_SET_RATIO,
+    token_sort_ratio: _TOKEN_SORT_RATIO,
+    token_ratio: _TOKEN_RATIO,
+    partial_token_sort_ratio: _PARTIAL_TOKEN_SORT_RATIO,
+    partial_token_set_ratio: _PARTIAL_TOKEN_SET_RATIO,
+    partial_token_ratio: _PARTIAL_TOKEN_RATIO,
+    WRatio: _WRATIO,
+    QRatio: _QRATIO,
+}
+"""The scorers that cdist and its like run in native code rather than call once a pair."""
+
+ON_CARDS = _TOKEN_SET_RATIO
+"""The last number of a scorer that a card has, too."""
 
 
 def real_cutoff(score_cutoff: float | None) -> float:

@@ -556,8 +556,8 @@ int main(int count, char** arguments) {
     run("embedding_bag", [&](int threads) { return embedding_bag(in, threads); });
     run("similarity", [&](int threads) { return similarity(in, threads); });
     run("normalize", [&](int threads) { return normalize(in, threads); });
-    for (auto scorer : {pytrace::FuzzyScorer::kRatio, pytrace::FuzzyScorer::kPartialRatio,
-                        pytrace::FuzzyScorer::kTokenSetRatio}) {
+    for (int number = 0; number < pytrace::kFuzzyScorers; ++number) {
+      const auto scorer = static_cast<pytrace::FuzzyScorer>(number);
       run("cdist", [&](int threads) { return cdist(in, threads, scorer); });
       run("cpdist", [&](int threads) { return cpdist(in, threads, scorer); });
     }

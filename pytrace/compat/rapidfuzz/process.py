@@ -1,0 +1,192 @@
+"""``rapidfuzz.process``: one text, or many, beside many others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pytrace.compat.rapidfuzz import fuzz
+from pytrace.compat.rapidfuzz.handing import rapidfuzz
+from pytrace.kernels import fuzzy
+from pytrace.kernels.fuzzy_scorers import NATIVE, Processor, Scorer
+
+__all__ = ["cdist", "cpdist", "extract", "extractOne", "extract_iter"]
+
+# Our scorers, here and in `pytrace.kernels.fuzzy`, by what the kernels call them.
+_KERNELS: dict[Any, Scorer] = {scorer: scorer for scorer in NATIVE}
+_KERNELS.update({getattr(fuzz, scorer.__name__): scorer for scorer in NATIVE})
+# RapidFuzz's, which are known by name: it need not be installed, and has several modules of them.
+_NAMED = {scorer.__name__: scorer for scorer in NATIVE}
+
+
+def _kernel_of(scorer: Any, scorer_kwargs: Mapping[str, Any] | None) -> Scorer | None:
+    """Return the kernels' scorer for one of either library; None if there is none."""
+    if scorer_kwargs:
+        return None
+    kernel = _KERNELS.get(scorer)
+    if kernel is None and getattr(scorer, "__module__", "").startswith("rapidfuzz.fuzz"):
+        kernel = _NAMED.get(getattr(scorer, "__name__", ""))
+    return kernel
+
+
+def _known_to_rapidfuzz(scorer: Any) -> Any:
+    """Return RapidFuzz's own scorer in place of ours, which it would call as it calls any Python function."""
+    kernel = _KERNELS.get(scorer)
+    return scorer if kernel is None else getattr(rapidfuzz("fuzz"), kernel.__name__)
+
+
+def _collection(choices: Iterable[Any] | Mapping[Any, Any]) -> Any:
+    """Return choices that may be read twice."""
+    return list(choices) if isinstance(choices, Iterator) else choices
+
+
+def cdist(
+    queries: Iterable[Any],
+    choices: Iterable[Any],
+    *,
+    scorer: Any = fuzz.ratio,
+    processor: Processor | None = None,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,
+    score_multiplier: float = 1,
+    dtype: Any = None,
+    workers: int = 1,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """``rapidfuzz.process.cdist``: every query beside every choice, an array of shape (n, m)."""
+    return _many(
+        "cdist", queries, choices, scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers,
+        scorer_kwargs,
+    )  # fmt: skip
+
+
+def cpdist(
+    queries: Iterable[Any],
+    choices: Iterable[Any],
+    *,
+    scorer: Any = fuzz.ratio,
+    processor: Processor | None = None,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,
+    score_multiplier: float = 1,
+    dtype: Any = None,
+    workers: int = 1,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """``rapidfuzz.process.cpdist``: every query beside the choice at its place, an array of shape (n,)."""
+    return _many(
+        "cpdist", queries, choices, scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers,
+        scorer_kwargs,
+    )  # fmt: skip
+
+
+def _many(
+    function: str,
+    queries: Iterable[Any],
+    choices: Iterable[Any],
+    scorer: Any,
+    processor: Processor | None,
+    score_cutoff: float | None,
+    score_hint: float | None,
+    score_multiplier: float,
+    dtype: Any,
+    workers: int,
+    scorer_kwargs: Mapping[str, Any] | None,
+) -> Any:
+    queries, choices = _collection(queries), _collection(choices)
+    kernel = _kernel_of(scorer, scorer_kwargs)
+    options = {
+        "processor": processor, "score_cutoff": score_cutoff, "score_multiplier": score_multiplier, "dtype": dtype,
+        "workers": workers,
+    }  # fmt: skip
+    why: Exception | None = None
+    if kernel is not None:
+        try:
+            return getattr(fuzzy, function)(queries, choices, scorer=kernel, **options)
+        except (TypeError, ValueError) as error:
+            why = error  # no texts, or arguments that only RapidFuzz takes or words its own error for
+    return getattr(rapidfuzz("process", why), function)(
+        queries,
+        choices,
+        scorer=_known_to_rapidfuzz(scorer),
+        score_hint=score_hint,
+        scorer_kwargs=scorer_kwargs,
+        **options,
+    )
+
+
+def extract(
+    query: Any,
+    choices: Iterable[Any] | Mapping[Any, Any],
+    *,
+    scorer: Any = fuzz.WRatio,
+    processor: Processor | None = None,
+    limit: int | None = 5,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> list[tuple[Any, Any, Any]]:
+    """``rapidfuzz.process.extract``: ``(choice, score, key or index)`` of the best choices, best first."""
+    kernel = _kernel_of(scorer, scorer_kwargs)
+    choices = _collection(choices)
+    why: Exception | None = None
+    if kernel is not None:
+        try:
+            return fuzzy.extract(
+                query, choices, scorer=kernel, processor=processor, limit=limit, score_cutoff=score_cutoff
+            )
+        except (TypeError, ValueError) as error:
+            why = error
+    found: list[tuple[Any, Any, Any]] = rapidfuzz("process", why).extract(
+        query, choices, scorer=_known_to_rapidfuzz(scorer), processor=processor, limit=limit, score_cutoff=score_cutoff,
+        score_hint=score_hint, scorer_kwargs=scorer_kwargs,
+    )  # fmt: skip
+    return found
+
+
+def extractOne(
+    query: Any,
+    choices: Iterable[Any] | Mapping[Any, Any],
+    *,
+    scorer: Any = fuzz.WRatio,
+    processor: Processor | None = None,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any, Any] | None:
+    """``rapidfuzz.process.extractOne``: ``(choice, score, key or index)`` of the best choice, of equal ones the first."""
+    best = extract(
+        query, choices, scorer=scorer, processor=processor, limit=1, score_cutoff=score_cutoff, score_hint=score_hint,
+        scorer_kwargs=scorer_kwargs,
+    )  # fmt: skip
+    return best[0] if best else None
+
+
+def extract_iter(
+    query: Any,
+    choices: Iterable[Any] | Mapping[Any, Any],
+    *,
+    scorer: Any = fuzz.WRatio,
+    processor: Processor | None = None,
+    score_cutoff: float | None = None,
+    score_hint: float | None = None,
+    scorer_kwargs: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[Any, Any, Any]]:
+    """``rapidfuzz.process.extract_iter``: ``(choice, score, key or index)`` of each choice as it comes.
+
+    RapidFuzz's own where it is installed, which makes the query ready once for all choices.
+    """
+    try:
+        process = rapidfuzz("process")
+    except ImportError:
+        if _kernel_of(scorer, scorer_kwargs) is None:
+            raise
+    else:
+        yield from process.extract_iter(
+            query, choices, scorer=_known_to_rapidfuzz(scorer), processor=processor, score_cutoff=score_cutoff,
+            score_hint=score_hint, scorer_kwargs=scorer_kwargs,
+        )  # fmt: skip
+        return
+    for key, choice in choices.items() if hasattr(choices, "items") else enumerate(choices):
+        for _, score, _ in extract(query, [choice], scorer=scorer, processor=processor, score_cutoff=score_cutoff):
+            yield choice, score, key
