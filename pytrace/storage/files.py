@@ -28,11 +28,11 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, *content: bytes | memoryview) -> None:
     """Put a file in the place of the one before, in one step."""
     new = path.with_name(f"{path.name}.new")
     with new.open("wb") as stream:
-        stream.write(content)
+        stream.writelines(content)
         stream.flush()
         os.fsync(stream.fileno())
     new.replace(path)
