@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -65,6 +65,16 @@ sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
 	$(SANITIZED)/bin/python -m pytest $(PARALLEL) --no-loadscope-reorder -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
+	@$(BIN)/python tools/native_checks.py passed sanitize
+
+# The CUDA module for all cards, which takes nvcc and no card, and what its machine code must be.
+cuda-check:
+	@command -v nvcc > /dev/null || { echo 'cuda-check needs nvcc, of the CUDA toolkit' >&2; exit 1; }
+	@rm -f $(VENV)/.ready
+	$(MAKE) PYTRACE_CUDA=on $(VENV)/.ready-dev
+	$(BIN)/python -m mypy.stubtest pytrace._cuda
+	$(BIN)/python -m pytest tests/kernels/test_cuda_machine_code.py
+	@$(BIN)/python tools/native_checks.py passed cuda
 
 # The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
 emulation: build/emulation/.ready
