@@ -38,8 +38,8 @@ def digest(check: str) -> str:
 
 def recorded() -> dict[str, str]:
     """Return the digests of the record, by check."""
-    lines = RECORD.read_text(encoding="ascii").splitlines() if RECORD.exists() else []
-    return {check: found for check, found in (line.split() for line in lines)}
+    words = RECORD.read_text(encoding="ascii").split() if RECORD.exists() else []
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def main(arguments: list[str]) -> int:
