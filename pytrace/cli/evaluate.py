@@ -47,6 +47,9 @@ class Eval(Command):
     Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
     asks the knowledge base of --kb where its thoughts disagree.
 
+    Anybody's retriever or pipeline is asked the same questions and scored the same way by --system, with the settings that baselines
+    that retrieve have: my.module:search:top=3.
+
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
     --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
     their seed only are summed up, too.
@@ -55,7 +58,7 @@ class Eval(Command):
     other processes or another engine.
     """
 
-    methods: tuple[MethodName, ...] = argument("METHOD...", required=True, type=MethodType())
+    methods: tuple[MethodName, ...] = argument("METHOD...", type=MethodType())
     data: Path = option("Questions with answers, claims, or a BEIR folder.")
     data_format: str = option("Of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
     limit: int | None = LIMIT
@@ -82,6 +85,12 @@ class Eval(Command):
         metavar="NAME=V1,V2,…",
     )
     seeds: str | None = option("Ask every METHOD that draws by a seed once with each of these.", metavar="N,N,…")
+    systems: tuple[str, ...] = option(
+        "Ask a retriever or pipeline of your own, too: a callable of a question and its documents, which returns ids of documents or "
+        "an answer (docs/evaluate.md). May be repeated.",
+        "--system",
+        metavar="MODULE:CALLABLE[:NAME=VALUE,…]",
+    )
     baseline: MethodName | None = option(
         "The METHOD that the others are compared with.", metavar="METHOD", type=MethodType()
     )
@@ -123,6 +132,8 @@ class Eval(Command):
             )
         if self.index is not None and (self.pad is not None or self.passage_words is not None):
             raise InputError("--index gives its own passages; leave out --pad and --passage-words")
+        if not self.methods and not self.systems:
+            raise InputError("no METHOD was named; give one or more, such as trace, or a --system MODULE:CALLABLE")
         self.knowledge.check(self.methods)
 
     def run(self) -> Result:
@@ -135,14 +146,18 @@ class Eval(Command):
         from pytrace.evaluation.scores.comparisons import seed_summaries
         from pytrace.evaluation.scores.matching import ModelMatcher
         from pytrace.evaluation.scores.study import draw_curves
+        from pytrace.methods.catalog import add_system
 
         models, out = self.models, self.out
-        methods = expand(self.methods, self.sweeps, self.seeds, models.settings_name, self.settings)
+        asked = (*self.methods, *map(add_system, self.systems))
+        methods = expand(asked, self.sweeps, self.seeds, models.settings_name, self.settings)
         baseline = baseline_label(self.baseline, methods)
         if self.sweeps or self.seeds is not None:
-            common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(self.methods)}")
+            common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(asked)}")
         questions = self._questions()
-        job = EvaluationJob(methods, self.settings, models, self.knowledge, self.kg, self.batch, self.index)
+        job = EvaluationJob(
+            methods, self.settings, models, self.knowledge, self.kg, self.batch, self.index, self.systems
+        )
         # The processes share the processors: with more threads than those they would only wait for each other.
         threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
         if out is not None:

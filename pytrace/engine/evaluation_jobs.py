@@ -32,7 +32,8 @@ class EvaluationJob:
     """The methods with their settings, and the models, knowledge base, graph and index that they use.
 
     `settings` are those of ``--set``, `kg` is the graph of ``--kg``, `batch` how many questions are in flight together, and
-    `index` that of ``--index``, which some methods search while they think.
+    `index` that of ``--index``, which some methods search while they think. `systems` are those of ``--system``, which stand among the
+    methods and which each process imports.
     """
 
     methods: tuple[MethodName, ...]
@@ -42,6 +43,7 @@ class EvaluationJob:
     kg: Path | None = None
     batch: int | None = None
     index: Path | None = None
+    systems: tuple[str, ...] = ()
 
     def for_processes(self, threads: int) -> EvaluationJob:
         """Return the job as another process gets it: with so many threads, and nothing loaded."""
@@ -59,10 +61,12 @@ class OpenJob:
 
     def __init__(self, job: EvaluationJob, opened: ExitStack) -> None:
         from pytrace.engine.corpus import Corpus
-        from pytrace.methods.catalog import check_overrides
+        from pytrace.methods.catalog import add_system, check_overrides
         from pytrace.triples.graph import TripleStore
 
         self.job = job
+        for system in job.systems:
+            add_system(system)
         graph = self.graph = None if job.kg is None else opened.enter_context(TripleStore.open(job.kg, mode="read"))
         corpus = None if job.index is None else opened.enter_context(closing(Corpus.open(job.index)))
         search = None if corpus is None else corpus.finder(job.models)
@@ -71,7 +75,7 @@ class OpenJob:
         overrides = check_overrides(job.methods, job.models.settings_name, job.settings)
         self.methods: dict[str, Method] = {
             method.label: job.models.method(
-                method, overrides[method.name], graph=graph, knowledge=self.opener, search=search
+                method, overrides[method.name], graph=graph, knowledge=self.opener, search=search, corpus=corpus
             )
             for method in job.methods
         }
@@ -98,7 +102,9 @@ class OpenJob:
         from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings
 
         # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
-        everything = [MethodName(name) for name in METHODS]
+        everything = [
+            MethodName(name) for name in dict.fromkeys([*METHODS, *(method.name for method in self.job.methods)])
+        ]
         models = self.job.models
         overrides = check_overrides(everything, models.settings_name, self.job.settings)
         return {

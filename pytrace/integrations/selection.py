@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 CHAINS = "pytrace_chains"
 """The name in a passage's metadata under which its chains stand."""
 
-TITLES = ("title", "file_name", "source", "name")
+TITLES = ("title", "name")
 """The names in a passage's metadata that are tried for its title, in this order."""
+
+FILES = ("file_name", "source", "file_path")
+"""Those that are tried for a file whose name is the title, if there is no title: frameworks' own readers note it there."""
 
 
 class Passage(NamedTuple):
@@ -210,8 +213,19 @@ def passage_metadata(document: Document) -> dict[str, Any]:
 def _document(name: str, passage: Passage) -> Document:
     from pytrace.documents import split_sentences
 
-    title = next((str(passage.metadata[key]) for key in TITLES if passage.metadata.get(key)), "")
-    return Document(name, title, tuple(split_sentences(passage.text)) or (passage.text,))
+    return Document(name, _title(passage), tuple(split_sentences(passage.text)) or (passage.text,))
+
+
+def _title(passage: Passage) -> str:
+    """Return what a passage is called, which links to other passages are found by; else its beginning."""
+    from pytrace.documents.rows import beginning_of
+
+    for key in (*TITLES, *FILES):
+        given = passage.metadata.get(key)
+        if isinstance(given, str) and given.strip():
+            # "docs/orrin-bell-foundry.md" is read as it would be said.
+            return given if key in TITLES else Path(given).stem.replace("_", " ").replace("-", " ")
+    return beginning_of(passage.text)
 
 
 def _worded(chain: Chain, passages: Sequence[Passage]) -> dict[str, Any]:

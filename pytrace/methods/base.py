@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
@@ -236,7 +236,8 @@ READER_CHOICE = choice("reader_demonstrations", 0, 1, 2, 3, 4)
 class Parts:
     """What a method may be made of; what makes or opens something is called only for a method that needs it.
 
-    `search` searches the corpus that the documents of questions were found in: see `pytrace.methods.ranking`.
+    `search` searches the corpus that the documents of questions were found in: see `pytrace.methods.ranking`. `corpus` has every
+    passage of it.
     """
 
     model: LanguageModel
@@ -247,6 +248,7 @@ class Parts:
     knowledge: Callable[[], Knowledge] | None = None
     cross_encoder: Callable[[], CrossEncoder] | None = None
     search: Search | None = None
+    corpus: Iterable[Document] | None = None
 
 
 @dataclass(frozen=True)

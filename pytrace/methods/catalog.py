@@ -18,9 +18,11 @@ from pytrace.errors import InputError
 from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.cok.chain_of_knowledge import Knowledge
 from pytrace.methods.ranking import Search
+from pytrace.methods.systems import system_row
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
+from pytrace.records import Document
 from pytrace.retrieval import SentenceIndex
 from pytrace.triples.graph import TripleStore
 
@@ -29,6 +31,7 @@ __all__ = [
     "SMALL_MODELS",
     "Method",
     "MethodName",
+    "add_system",
     "check_overrides",
     "default_settings",
     "make_method",
@@ -67,12 +70,16 @@ def _unregistered(method: Any) -> list[str]:
     return names
 
 
-_ABSTRACT = {"Thoughtful"}
-if _forgotten := set(_unregistered(Method)) - _ABSTRACT:
+_WITHOUT_ROW = {"Thoughtful", "System"}  # abstract; has a row for each system
+if _forgotten := set(_unregistered(Method)) - _WITHOUT_ROW:
     raise InputError(f"{', '.join(sorted(_forgotten))} has no row; end its module with register(MethodRow(...))")
 
 SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
 """The catalog's models of less than a billion parameters, by any name of theirs."""
+
+
+# Systems that were added, by name: never from a request or a file, since adding one imports it.
+_SYSTEMS: dict[str, MethodRow] = {}
 
 
 class MethodName(msgspec.Struct, frozen=True):
@@ -88,7 +95,9 @@ class MethodName(msgspec.Struct, frozen=True):
 
 
 def method_row(name: str) -> MethodRow:
-    """Return a method's row."""
+    """Return a method's row, or that of a system that was added."""
+    if name in _SYSTEMS:
+        return _SYSTEMS[name]
     if name not in METHODS:
         raise InputError(f"there is no method {name!r}; choose one of {', '.join(METHODS)}")
     return METHODS[name]
@@ -102,6 +111,21 @@ def parse_method(text: str) -> MethodName:
     if colon and (not overrides or not all("=" in override for override in overrides)):
         raise InputError(f"{text!r} does not name settings behind the colon; write {name}:setting=value,setting=value")
     return MethodName(name, overrides)
+
+
+def add_system(text: str) -> MethodName:
+    """Import a system, ``MODULE:CALLABLE`` or ``MODULE:CALLABLE:setting=value,…``, and know it by ``MODULE.CALLABLE`` from now on.
+
+    Only what runs the user's own command may call this: it imports and calls what it is told.
+    """
+    module, _, rest = text.strip().partition(":")
+    attribute, colon, settings = rest.partition(":")
+    overrides = tuple(part.strip() for part in settings.split(",") if part.strip())
+    if not (module and attribute.isidentifier()) or (colon and not all("=" in part for part in overrides or ("",))):
+        raise InputError(f"the system {text!r} is not MODULE:CALLABLE, with settings as in my.module:search:top=3")
+    row = system_row(module, attribute)
+    _SYSTEMS[row.name] = row
+    return MethodName(row.name, overrides)
 
 
 def prompt_style(llm: str) -> Literal["plain", "auto"]:
@@ -156,6 +180,7 @@ def make_method(
     knowledge: Callable[[], Knowledge] | None = None,
     cross_encoder: Callable[[], CrossEncoder] | None = None,
     search: Search | None = None,
+    corpus: Iterable[Document] | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -169,7 +194,7 @@ def make_method(
         Gives the encoder; called only for a method that needs one.
     reader
         The language model that reads the answer, if another one.
-    graph, extracted, index, knowledge, cross_encoder, search
+    graph, extracted, index, knowledge, cross_encoder, search, corpus
         What some methods take or need: see `pytrace.methods.base.Parts`.
 
     Returns
@@ -184,7 +209,7 @@ def make_method(
         needs a knowledge base or a cross-encoder and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
-    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search)
+    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search, corpus)
     overrides = tuple(overrides)
     row = method_row(named.name)
     settings = method_settings(named, llm, overrides)

@@ -400,7 +400,7 @@ def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, ru
         run("ask", QUESTION, "--docs", docs, "--set", "scoring=letters", "--set", "candidates=60"), "letters can tell"
     )
     refused(run("ask", QUESTION, "--docs", docs, "--retrieve", "0"), "0 is not in the range")
-    refused(run("eval", "--data", docs), "Missing argument")
+    refused(run("eval", "--data", docs), "no METHOD was named", "--system MODULE:CALLABLE")
     refused(run("eval", "rag", "--data", docs, "--resume"), "--resume needs --out")
     refused(run("eval", "rag", "--data", docs, "--format", "frob"), "frob")
 

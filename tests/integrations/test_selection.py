@@ -77,6 +77,19 @@ def test_odd_passages_are_selected_among(selector):
     assert sorted(one.place for one in selected) == [0, 1, 2]
 
 
+def test_a_passage_without_a_title_has_that_of_its_file_or_its_beginning(selector):
+    for metadata, title in (
+        ({"title": "Lady Addle", "file_name": "x.txt"}, "Lady Addle"),
+        ({"title": "", "name": "Addle"}, "Addle"),
+        ({"file_name": "docs/lady-addle_2.md"}, "lady addle 2"),
+        ({"source": "/a/lady addle.pdf", "title": None}, "lady addle"),
+        ({}, "Her bell came from the Orrin Bell Foundry"),
+    ):
+        passage = Passage("own", "Her bell came from the Orrin Bell Foundry.", metadata)
+        (selected,) = selector.select([QUESTION], [[passage]])
+        assert selected[0].chains[0]["steps"][0]["title"].startswith(title)
+
+
 def test_what_cannot_be_selected_is_refused(selector, engine, tmp_path):
     with pytest.raises(InputError, match="1 questions but 2 lists"):
         selector.select([QUESTION], [PASSAGES, PASSAGES])

@@ -1,0 +1,152 @@
+"""Other libraries' retrievers as systems that ``pytrace eval --system`` asks, each over the passages of an index or a question's own.
+
+    pytrace eval dense rrf --system examples.peers:Bm25s --system examples.peers:LlamaIndexVectors --data questions.jsonl --index papers.index
+
+Those that search by vectors get pytrace's own encoder, so that it is the retrieval that is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from pytrace import Document, load
+
+COUNT = 20
+
+
+@cache
+def encoder() -> Any:
+    return load(threads=1).encoder
+
+
+def vectors(texts: Sequence[str], kind: str) -> list[list[float]]:
+    return encoder().encode(list(texts), kind=kind).tolist()
+
+
+def text_of(document: Document) -> str:
+    return f"{document.title}. {document.text}"
+
+
+class Retriever:
+    """A retriever over all passages, or over a question's own, which it then indexes first."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        raise NotImplementedError
+
+    def search(self, question: str, count: int) -> list[str]:
+        raise NotImplementedError
+
+    def __call__(self, question: str, documents: Sequence[Document]) -> list[str]:
+        if documents:
+            self.index(documents)
+        return self.search(question, COUNT)
+
+
+class Bm25s(Retriever):
+    """bm25s, as its README has it."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        import bm25s
+
+        self.ids = [document.id for document in documents]
+        self.bm25 = bm25s.BM25()
+        tokens = bm25s.tokenize([text_of(document) for document in documents], stopwords="en", show_progress=False)
+        self.bm25.index(tokens, show_progress=False)
+
+    def search(self, question: str, count: int) -> list[str]:
+        import bm25s
+
+        tokens = bm25s.tokenize([question], stopwords="en", show_progress=False)
+        if not tokens.vocab:
+            return self.ids[:count]
+        rows, _ = self.bm25.retrieve(tokens, k=min(count, len(self.ids)), show_progress=False)
+        return [self.ids[row] for row in rows[0]]
+
+
+class LlamaIndexVectors(Retriever):
+    """LlamaIndex's VectorStoreIndex in memory."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        from llama_index.core import VectorStoreIndex
+        from llama_index.core.schema import TextNode
+
+        nodes = [TextNode(id_=document.id, text=text_of(document)) for document in documents]
+        for node, vector in zip(nodes, vectors([node.text for node in nodes], "passage"), strict=True):
+            node.embedding = vector
+        self.store = VectorStoreIndex(nodes, embed_model=_llama_index_embedding())
+
+    def search(self, question: str, count: int) -> list[str]:
+        retriever = self.store.as_retriever(similarity_top_k=count, embed_model=_llama_index_embedding())
+        return [found.node_id for found in retriever.retrieve(question)]
+
+
+@cache
+def _llama_index_embedding() -> Any:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+    class Embedding(BaseEmbedding):
+        def _get_text_embedding(self, text: str) -> list[float]:
+            return vectors([text], "passage")[0]
+
+        def _get_query_embedding(self, query: str) -> list[float]:
+            return vectors([query], "query")[0]
+
+        async def _aget_query_embedding(self, query: str) -> list[float]:
+            return self._get_query_embedding(query)
+
+    return Embedding()
+
+
+class LangChainVectors(Retriever):
+    """LangChain's InMemoryVectorStore."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        from langchain_core.documents import Document as LangChainDocument
+        from langchain_core.embeddings import Embeddings
+        from langchain_core.vectorstores import InMemoryVectorStore
+
+        class Own(Embeddings):
+            def embed_documents(self, texts: list[str]) -> list[list[float]]:
+                return vectors(texts, "passage")
+
+            def embed_query(self, text: str) -> list[float]:
+                return vectors([text], "query")[0]
+
+        self.store = InMemoryVectorStore(Own())
+        self.store.add_documents([LangChainDocument(text_of(document), id=document.id) for document in documents])
+
+    def search(self, question: str, count: int) -> list[str]:
+        return [found.id for found in self.store.similarity_search(question, k=count)]
+
+
+class HaystackBm25(Retriever):
+    """Haystack's InMemoryBM25Retriever."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        from haystack import Document as HaystackDocument
+        from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+        from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+        store = InMemoryDocumentStore()
+        store.write_documents([HaystackDocument(id=document.id, content=text_of(document)) for document in documents])
+        self.retriever = InMemoryBM25Retriever(store)
+
+    def search(self, question: str, count: int) -> list[str]:
+        return [found.id for found in self.retriever.run(query=question, top_k=count)["documents"]]
+
+
+class Txtai(Retriever):
+    """txtai's Embeddings with its own index of vectors (``pip install txtai``)."""
+
+    def index(self, documents: Sequence[Document]) -> None:
+        from txtai import Embeddings
+
+        self.embeddings = Embeddings(
+            method="external", transform=lambda texts: encoder().encode(list(texts), kind="passage")
+        )
+        self.embeddings.index((document.id, text_of(document), None) for document in documents)
+
+    def search(self, question: str, count: int) -> list[str]:
+        return [name for name, _ in self.embeddings.search(question, count)]
