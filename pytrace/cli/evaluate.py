@@ -87,7 +87,7 @@ class Eval(Command):
     seeds: str | None = option("Ask every METHOD that draws by a seed once with each of these.", metavar="N,N,…")
     systems: tuple[str, ...] = option(
         "Ask a retriever or pipeline of your own, too: a callable of a question and its documents, which returns ids of documents or "
-        "an answer (docs/evaluate.md). May be repeated.",
+        "an answer (docs/integrations.md). May be repeated.",
         "--system",
         metavar="MODULE:CALLABLE[:NAME=VALUE,…]",
     )
