@@ -132,7 +132,11 @@ void ratio_short_needles(Span<const Text> needles, int64_t stride, const FuzzySi
 constexpr int64_t kFewTexts = 3;
 constexpr int64_t kFewTileTexts = 256;
 
-// Few texts, whose masks are made once, beside many.
+// The masks of a longer text take a row for each distinct character, up to 128 KiB here, which the
+// second-level cache still holds.
+constexpr int64_t kReadySize = 1024;
+
+// Few texts, or ones longer than a mask, beside many: the masks of each are made once.
 void ratio_of_few(const FuzzySide& few, const FuzzySide& many, FuzzyRounding rounding,
                   const FuzzyOutput& output, int threads) {
   for_fuzzy_tiles(
@@ -162,6 +166,26 @@ void ratio_of_few(const FuzzySide& few, const FuzzySide& many, FuzzyRounding rou
           if (count == LcsQuery::kTogether) put();
         }
         put();
+      });
+}
+
+// Texts too long to make masks of once: pairs without what they begin and end with in common.
+void ratio_of_longest(const FuzzySide& longest, const FuzzySide& many, FuzzyRounding rounding,
+                      const FuzzyOutput& output, int threads) {
+  for_fuzzy_tiles(
+      longest.size(), 1, many.size(), 4, threads,
+      [&](int64_t row, int64_t, int64_t begin, int64_t end) {
+        const Text& text = longest.text(row);
+        for (int64_t k = begin; k < end; ++k) {
+          const Text& other = many.text(k);
+          const int64_t total = text.size + other.size;
+          const int64_t most = std::min(text.size, other.size);
+          if (output.prunes() && fuzzy_score_of(rounding, most, total) < output.cutoff()) {
+            continue;
+          }
+          output.put(fuzzy_score_of(rounding, fuzzy_lcs(text, other), total),
+                     longest.place(row) + many.place(k));
+        }
       });
 }
 
@@ -299,23 +323,11 @@ void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, Fuzzy
   ratio_short_needles(choices, 1, rows, rounding, output, threads);
   const FuzzySide long_choices = fuzzy_select(choices, 1, longer);
   ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
-  const FuzzySide long_queries = fuzzy_select(queries, choices.size, longer);
-  for_fuzzy_tiles(long_queries.size(), 4, long_choices.size(), 4, threads,
-                  [&](int64_t q_begin, int64_t q_end, int64_t c_begin, int64_t c_end) {
-                    for (int64_t q = q_begin; q < q_end; ++q) {
-                      for (int64_t c = c_begin; c < c_end; ++c) {
-                        const Text& a = long_queries.text(q);
-                        const Text& b = long_choices.text(c);
-                        const int64_t total = a.size + b.size;
-                        if (output.prunes() && fuzzy_score_of(rounding, std::min(a.size, b.size),
-                                                              total) < output.cutoff()) {
-                          continue;
-                        }
-                        output.put(fuzzy_score_of(rounding, fuzzy_lcs(a, b), total),
-                                   long_queries.place(q) + long_choices.place(c));
-                      }
-                    }
-                  });
+  const auto ready = [](int64_t size) { return size > 64 && size <= kReadySize; };
+  const auto longest = [](int64_t size) { return size > kReadySize; };
+  ratio_of_few(fuzzy_select(queries, choices.size, ready), long_choices, rounding, output, threads);
+  ratio_of_longest(fuzzy_select(queries, choices.size, longest), long_choices, rounding, output,
+                   threads);
 }
 
 void fuzzy_cdist(Span<const Text> queries, Span<const Text> choices, const FuzzyCdist& options,

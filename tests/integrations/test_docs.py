@@ -14,13 +14,14 @@ PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```"
 
 
 def test_the_page_has_a_program_for_each_framework():
-    assert PROGRAMS.keys() == {"LlamaIndex", "LangChain", "Haystack", "Rerankers", "RapidFuzz", "faiss"}
+    assert PROGRAMS.keys() == {"LlamaIndex", "LangChain", "Haystack", "DSPy", "Rerankers", "RapidFuzz", "faiss"}
 
 
 SAID = {
     "LlamaIndex": "had a bell from the Orrin Bell Foundry.', 'The foundry cast",
     "LangChain": "orrin-bell-foundry 0.5",
     "Haystack": "orrin-bell-foundry",
+    "DSPy": "Orrin Bell Foundry",
     "Rerankers": "[1, 2]",
     "RapidFuzz": "('Brackwater Ferries', ",
     "faiss": "1000",
