@@ -132,6 +132,10 @@ void ratio_short_needles(Span<const Text> needles, int64_t stride, const FuzzySi
 constexpr int64_t kFewTexts = 3;
 constexpr int64_t kFewTileTexts = 256;
 
+// Up to so many queries fill one narrow pack, whose table is made in no time; that of many choices
+// would take longer than the queries beside it.
+constexpr int64_t kFewNeedles = 16;
+
 // The masks of a longer text take a row for each distinct character, up to 128 KiB here, which the
 // second-level cache still holds.
 constexpr int64_t kReadySize = 1024;
@@ -320,9 +324,16 @@ void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, Fuzzy
     return ratio_of_few(rows, fuzzy_select(choices, 1, any), rounding, output, threads);
   if (choices.size <= kFewTexts)
     return ratio_of_few(fuzzy_select(choices, 1, any), rows, rounding, output, threads);
-  ratio_short_needles(choices, 1, rows, rounding, output, threads);
   const FuzzySide long_choices = fuzzy_select(choices, 1, longer);
-  ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
+  if (queries.size <= kFewNeedles && queries.size * kFewNeedles <= choices.size * 4) {
+    const FuzzySide columns = fuzzy_select(choices, 1, any);
+    ratio_short_needles(queries, choices.size, columns, rounding, output, threads);
+    const FuzzySide long_rows = fuzzy_select(queries, choices.size, longer);
+    ratio_short_needles(choices, 1, long_rows, rounding, output, threads);
+  } else {
+    ratio_short_needles(choices, 1, rows, rounding, output, threads);
+    ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
+  }
   const auto ready = [](int64_t size) { return size > 64 && size <= kReadySize; };
   const auto longest = [](int64_t size) { return size > kReadySize; };
   ratio_of_few(fuzzy_select(queries, choices.size, ready), long_choices, rounding, output, threads);
