@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -36,16 +36,20 @@ class Report(Command):
     baseline: str | None = option("Compare the others with this method.  [default: the first]", metavar="METHOD")
     out: Path | None = option("Write here.  [default: beside the run]", metavar="DIR")
     title: str | None = option("Heading of the page.  [default: the name of the data]")
+    export: Literal["ragas", "deepeval"] | None = option(
+        "Write the answers for this evaluator, too: a file a method, in the shape of its data sets (docs/integrations.md)."
+    )
     verify: bool = option("Write nothing; compare all that the run holds with its checksums.")
 
     def check(self) -> None:
-        if self.verify and (self.baseline, self.out, self.title) != (None, None, None):
-            raise click.UsageError("--verify writes nothing; leave out --baseline, --out and --title")
+        if self.verify and (self.baseline, self.out, self.title, self.export) != (None, None, None, None):
+            raise click.UsageError("--verify writes nothing; leave out --baseline, --out, --title and --export")
 
     def run(self) -> Result:
         from pytrace.evaluation.run.run_store import RunStore
         from pytrace.evaluation.scores.summary import score_run
         from pytrace.report.csv_tables import write_csv_tables
+        from pytrace.report.exports import write_exports
         from pytrace.report.html_page import write_page
         from pytrace.report.runs import report_page
 
@@ -74,6 +78,8 @@ class Report(Command):
             page = out / "report.html"
             write_page(page, report_page(scored, store, title=title, baseline=baseline))
             written = [page, *write_csv_tables(out, scored, store)]
+            if self.export is not None:
+                written += write_exports(out, store, self.export)
 
         def show_text() -> None:
             print_report(scored)

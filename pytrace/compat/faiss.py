@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pytrace import _core, kernels
 from pytrace.errors import DataError
 from pytrace.kernels.similarity import Metric, similarity
-from pytrace.storage.files import replace_file
+from pytrace.storage.files import atomic_output
 
 __all__ = [
     "METRIC_INNER_PRODUCT",
@@ -350,8 +350,18 @@ _UNUSED = 1 << 20
 
 
 def write_index(index: Index, fname: str | os.PathLike[str]) -> None:
-    """Write a flat index, labelled or not, in faiss's format; the file of before stays until all is written."""
-    replace_file(Path(fname), *_written(index))
+    """Write a flat index, labelled or not, in faiss's format; the file of before stays until all is written.
+
+    Raises
+    ------
+    StoreError
+        The file cannot be written.
+    TypeError
+        The index is none of this module.
+    """
+    content = _written(index)
+    with atomic_output(Path(fname)) as stream:
+        stream.writelines(content)
 
 
 def _written(index: Index) -> list[bytes | memoryview]:

@@ -28,11 +28,11 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def replace_file(path: Path, *content: bytes | memoryview) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Put a file in the place of the one before, in one step."""
     new = path.with_name(f"{path.name}.new")
     with new.open("wb") as stream:
-        stream.writelines(content)
+        stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     new.replace(path)

@@ -1,0 +1,85 @@
+"""Answers of a run in the shapes of other evaluators: RAGAS's data sets and DeepEval's test cases, a file a method.
+
+``EvaluationDataset.from_jsonl(FILE)`` of RAGAS reads the first; ``EvaluationDataset().add_test_cases_from_json_file(FILE, "input",
+"actual_output", "expected_output", "context", "retrieval_context")`` of DeepEval the second. Questions that failed are left out: they have no
+answer that could be judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.reader.evidence import document_text
+from pytrace.records import Document
+from pytrace.report.page_texts import clean
+from pytrace.storage.files import atomic_output
+
+Shape = Literal["ragas", "deepeval"]
+
+
+def write_exports(folder: Path, store: RunStore, shape: Shape) -> list[Path]:
+    """Write ``SHAPE-METHOD.jsonl`` (RAGAS) or ``.json`` (DeepEval) for each method, and return the paths.
+
+    Files of these names are replaced, each in one step.
+    """
+    documents = {question.id: {each.id: each for each in question.documents} for question in store.questions()}
+    lines = shape == "ragas"
+    written = []
+    for number, method in enumerate(store.methods()):
+        # Labels have characters that no file name has, and two may become one; the number keeps them apart.
+        name = f"{shape}-{number}-{re.sub(r'[^A-Za-z0-9.]+', '-', method)[:60].strip('-')}"
+        path = folder / f"{name}.{'jsonl' if lines else 'json'}"
+        with atomic_output(path) as stream:
+            separator = b"" if lines else b"["
+            for result in _answered(store.rows(method)):
+                row = (_ragas if lines else _deepeval)(result, documents.get(result.question_id, {}))
+                stream.write(separator + msgspec.json.encode({name: _cleaned(value) for name, value in row.items()}))
+                separator = b"\n" if lines else b",\n"
+            stream.write(b"\n" if lines else b"]" if separator != b"[" else b"[]")
+        written.append(path)
+    return written
+
+
+def _cleaned(value: str | list[str] | None) -> str | list[str] | None:
+    """Return texts without what no file in UTF-8 can hold: halves of characters that some texts have."""
+    return clean(value) if isinstance(value, str) else None if value is None else [clean(text) for text in value]
+
+
+def _answered(results: Iterable[Result]) -> Iterator[Result]:
+    return (result for result in results if result.answer is not None)
+
+
+def _ragas(result: Result, documents: dict[str, Document]) -> dict[str, Any]:
+    assert result.answer is not None
+    evidence = result.answer.evidence
+    return {
+        "user_input": result.question,
+        "retrieved_contexts": list(evidence.context),
+        "retrieved_context_ids": list(evidence.document_ids),
+        "reference_contexts": _texts(result, documents),
+        "reference_context_ids": list(result.supporting_documents),
+        "response": result.answer.text,
+        "reference": result.answers[0] if result.answers else None,
+    }
+
+
+def _deepeval(result: Result, documents: dict[str, Document]) -> dict[str, Any]:
+    assert result.answer is not None
+    return {
+        "input": result.question,
+        "actual_output": result.answer.text,
+        "expected_output": result.answers[0] if result.answers else None,
+        "context": _texts(result, documents),
+        "retrieval_context": list(result.answer.evidence.context),
+    }
+
+
+def _texts(result: Result, documents: dict[str, Document]) -> list[str]:
+    """Return the supporting documents' texts, of those that the question came with."""
+    return [document_text(documents[name]) for name in result.supporting_documents if name in documents]
