@@ -29,10 +29,13 @@ SCORERS = {
     fuzzy.WRatio: (oracles.weighted_ratio, fuzz.WRatio),
     fuzzy.QRatio: (oracles.quick_ratio, fuzz.QRatio),
 }
+# Those with loops of their own, and the one that goes through all others: what takes long is asked of these.
+OWN = [fuzzy.ratio, fuzzy.partial_ratio, fuzzy.token_set_ratio, fuzzy.WRatio]
 # Those that compare words, or are made of one that does.
 OF_WORDS = [scorer for scorer in SCORERS if "token" in scorer.__name__ or scorer is fuzzy.WRatio]
 every_isa = pytest.mark.usefixtures("isa")
 scorers = pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: scorer.__name__)
+own_scorers = pytest.mark.parametrize("scorer", OWN, ids=lambda scorer: scorer.__name__)
 
 # Few letters make long common subsequences and many ties; the others mix strings of 1, 2 and 4 bytes a character, white
 # space of all sorts, and lone surrogates.
@@ -235,7 +238,7 @@ def thresholds(scores: np.ndarray, rng: random.Random) -> list[float]:
 
 
 @every_isa
-@scorers
+@own_scorers
 @pytest.mark.parametrize("workers", [1, 3])
 def test_pruning_by_a_cutoff_changes_no_matrix(scorer, workers):
     # Texts that share parts, so that every cutoff keeps some pairs and drops some.
@@ -262,7 +265,7 @@ def test_pruning_by_a_cutoff_changes_no_matrix(scorer, workers):
 
 
 @every_isa
-@scorers
+@own_scorers
 @given(given_=pairs(30))
 def test_cpdist_scores_each_pair_as_the_definition_says(scorer, given_):
     if scorer in OF_WORDS:  # See test_a_pair_scores_as_the_definition_says.
@@ -273,7 +276,7 @@ def test_cpdist_scores_each_pair_as_the_definition_says(scorer, given_):
 
 
 @every_isa
-@scorers
+@own_scorers
 @given(given_=pairs(), cutoff=st.none() | st.floats(0, 100))
 def test_cpdist_is_the_pairs_whatever_the_runs_and_the_threads(scorer, given_, cutoff):
     expected = [scorer(a, b, score_cutoff=cutoff) for a, b in zip(*given_, strict=True)]
@@ -286,7 +289,7 @@ def test_cpdist_is_the_pairs_whatever_the_runs_and_the_threads(scorer, given_, c
 
 
 @every_isa
-@scorers
+@own_scorers
 def test_cpdist_equals_rapidfuzz_to_the_last_bit(scorer):
     rng = random.Random(29)
     given_ = many_pairs(rng, 3000)
@@ -305,7 +308,7 @@ def test_cpdist_equals_rapidfuzz_to_the_last_bit(scorer):
 
 
 @every_isa
-@scorers
+@own_scorers
 @pytest.mark.parametrize("workers", [1, 3])
 def test_pruning_by_a_cutoff_changes_no_pair(scorer, workers):
     rng = random.Random(31)
@@ -319,7 +322,7 @@ def test_pruning_by_a_cutoff_changes_no_pair(scorer, workers):
 
 
 @every_isa
-@scorers
+@own_scorers
 @given(data=st.data())
 def test_pruning_keeps_a_score_that_equals_the_cutoff(scorer, data):
     queries = data.draw(st.lists(texts(70), min_size=1, max_size=5))
@@ -331,8 +334,11 @@ def test_pruning_keeps_a_score_that_equals_the_cutoff(scorer, data):
 
 
 @every_isa
-@scorers
-@pytest.mark.parametrize("size", [3, 12, 40, 64, 65, 110])
+@pytest.mark.parametrize(
+    ("scorer", "size"),
+    [(scorer, size) for scorer in SCORERS for size in ((3, 12, 40, 64, 65, 110) if scorer in OWN[:3] else (40, 110))],
+    ids=lambda value: getattr(value, "__name__", value),
+)
 def test_extract_is_the_head_of_the_sorted_scores(scorer, size):
     # More choices than one thread takes alone, many of them equal.
     rng = random.Random(size)
@@ -649,7 +655,7 @@ def test_the_core_itself_refuses_a_wrong_output_array():
 
 @every_isa
 @pytest.mark.data
-@scorers
+@own_scorers
 def test_real_sentences_and_titles_score_as_rapidfuzz(scorer, shared_data):
     sentences, titles = {}, {}
     for path in sorted((shared_data / "multihop").glob("*.jsonl")):
