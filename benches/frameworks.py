@@ -18,6 +18,7 @@ import os
 import statistics
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,23 +59,27 @@ def in_turns(calls: Sequence[Callable[[int], object]], count: int) -> list[list[
     return seconds
 
 
-class Framework:
+class Framework(ABC):
     """A framework's documents, and its two adapters."""
 
     name: str
     usual: dict[str, type[peers.Retriever]]
 
+    @abstractmethod
     def __init__(self, engine: Any, index: Path, method: str) -> None:
-        raise NotImplementedError
+        """Make the adapters."""
 
+    @abstractmethod
     def document(self, passage: Document) -> Any:
-        raise NotImplementedError
+        """Return a passage as the framework has it."""
 
+    @abstractmethod
     def behind(self, question: str, documents: list[Any]) -> list[str]:
-        raise NotImplementedError
+        """Return the ids that are selected among documents."""
 
+    @abstractmethod
     def in_place(self, question: str) -> list[str]:
-        raise NotImplementedError
+        """Return the ids that are found in the index."""
 
 
 class LlamaIndex(Framework):

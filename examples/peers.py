@@ -7,6 +7,7 @@ Those that search by vectors get pytrace's own encoder, so that it is the retrie
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -29,14 +30,16 @@ def text_of(document: Document) -> str:
     return f"{document.title}. {document.text}"
 
 
-class Retriever:
+class Retriever(ABC):
     """A retriever over all passages, or over a question's own, which it then indexes first."""
 
+    @abstractmethod
     def index(self, documents: Sequence[Document]) -> None:
-        raise NotImplementedError
+        """Take documents in the place of those before."""
 
+    @abstractmethod
     def search(self, question: str, count: int) -> list[str]:
-        raise NotImplementedError
+        """Return the ids of the first documents, best first."""
 
     def __call__(self, question: str, documents: Sequence[Document]) -> list[str]:
         if documents:

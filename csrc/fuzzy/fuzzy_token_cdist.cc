@@ -12,7 +12,7 @@
 namespace pytrace {
 namespace {
 
-// Enough needles for the widest pack of ratio; and 3 x 256 KiB of scores.
+// Enough needles for the widest pack of ratio; and at most 5 x 256 KiB of scores.
 constexpr int64_t kTileRows = 128;
 constexpr int64_t kTileColumns = 256;
 

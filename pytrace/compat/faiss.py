@@ -10,7 +10,7 @@ array([[1]])
 Names, arguments, shapes and dtypes are faiss's: distances float32 (L2 squared), labels int64, -1 with the largest float where an index has
 fewer vectors than are asked for. Differences, on purpose: equal distances are ordered by the lower label, always; distances do not
 depend on what else is in the batch or on the number of threads, and L2 distances come from the differences themselves, so that a
-vector is at 0 from itself (faiss takes them apart into products from 20 queries on); NaN and infinity are refused; and there are no
+vector is at 0 from itself; NaN and infinity are refused; and there are no
 approximate or compressed indexes, no selectors and no other metrics: such a file or argument raises an error that says so.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import struct
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def omp_get_max_threads() -> int:
     return _core.num_threads()
 
 
-class Index:
+class Index(ABC):
     """What all indexes have: `d`, `ntotal`, `metric_type`, `is_trained`."""
 
     is_trained = True
@@ -124,11 +125,11 @@ class Index:
         self.metric_type = metric
 
     @property
+    @abstractmethod
     def ntotal(self) -> int:
         """How many vectors there are."""
-        raise NotImplementedError
 
-    def train(self, x: Any) -> None:
+    def train(self, x: Any) -> None:  # noqa: B027 (that is what it does)
         """Do nothing: flat indexes need no training."""
 
     def search(
@@ -159,11 +160,13 @@ class Index:
         _require_no_selector(params)
         return self._range_search(_rows(x, self.d, "x"), float(thresh))
 
+    @abstractmethod
     def _search(self, x: Vectors, k: int) -> tuple[Vectors, Labels]:
-        raise NotImplementedError
+        """Search with checked arguments."""
 
+    @abstractmethod
     def _range_search(self, x: Vectors, thresh: float) -> tuple[NDArray[np.uint64], Vectors, Labels]:
-        raise NotImplementedError
+        """Search a range with checked arguments."""
 
 
 def _require_no_selector(params: object) -> None:

@@ -17,7 +17,7 @@ from dspy.clients.engines.base import validate_request
 
 from pytrace.engine import Engine
 from pytrace.errors import InputError
-from pytrace.integrations.selection import IndexSearch, passage_metadata, shared_engine
+from pytrace.integrations.selection import IndexSearch, lock_of, passage_metadata, shared_engine
 from pytrace.models.language_model import Prompt
 
 _FINISHES = {"end": "stop", "stop": "stop", "length": "length", "repetition": "stop"}
@@ -76,7 +76,7 @@ class PytraceEngine:
     """
 
     def __init__(self, llm: str = "tiny", threads: int | None = None, *, engine: Engine | None = None) -> None:
-        self._engine = engine or shared_engine(llm, None, threads)[0]
+        self._engine = engine or shared_engine(llm, None, threads)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request."""
@@ -94,7 +94,8 @@ class PytraceEngine:
             options["top_p"] = config.top_p
         model = self._engine.model
         prompt = _prompt(request)
-        ((completion,),) = model.generate([prompt], **options)
+        with lock_of(self._engine):
+            ((completion,),) = model.generate([prompt], **options)
         return lm15.Response(
             id=None,
             model=request.model,

@@ -60,7 +60,7 @@ class PytraceRanker:
         self._ready().warm_up()
 
     def close(self) -> None:
-        """Let go of the models."""
+        """Let go of the selector; its models stay, for others of this process may share them."""
         self._selector = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class PytraceRanker:
             if found.content is None:
                 raise InputError(f"documents[{place}] has no text; only texts can be ranked")
         passages = [Passage(found.id, found.content or "", found.meta) for found in documents]
-        (selected,) = self._ready().select([query], [passages], top_k or self.top_k)
+        (selected,) = self._ready().select([query], [passages], self.top_k if top_k is None else top_k)
         return {
             "documents": [
                 replace(documents[place], score=score, meta={**documents[place].meta, CHAINS: chains})

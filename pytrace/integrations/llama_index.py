@@ -27,6 +27,7 @@ from pytrace.integrations.selection import (
     IndexSearch,
     Passage,
     PassageSelector,
+    lock_of,
     passage_metadata,
     shared_engine,
 )
@@ -164,7 +165,7 @@ class PytraceLLM(CustomLLM):
 
     def _loaded(self) -> Engine:
         if self._engine is None:
-            self._engine = shared_engine(self.model, None, self.threads)[0]
+            self._engine = shared_engine(self.model, None, self.threads)
         return self._engine
 
     @llm_completion_callback()
@@ -172,7 +173,9 @@ class PytraceLLM(CustomLLM):
         """Continue a prompt; `kwargs` may have `max_tokens`, `temperature`, `stop` and `seed`."""
         options: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
         options |= {name: kwargs[name] for name in ("max_tokens", "temperature", "stop", "seed") if name in kwargs}
-        ((completion,),) = self._loaded().model.generate([prompt], **options)
+        engine = self._loaded()
+        with lock_of(engine):
+            ((completion,),) = engine.model.generate([prompt], **options)
         return CompletionResponse(
             text=completion.text, additional_kwargs={"tokens": completion.tokens, "finish": completion.finish}
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -45,11 +46,18 @@ class Selected(NamedTuple):
 
 
 @cache
-def shared_engine(llm: str, encoder: str | None, threads: int | None) -> tuple[Engine, threading.RLock]:
-    """Return the engine of these models, one in this process whatever asks for it, and what is held while it is asked."""
+def shared_engine(llm: str, encoder: str | None, threads: int | None) -> Engine:
+    """Return the engine of these models, one in this process whatever asks for it."""
     from pytrace.engine import load
 
-    return load(llm, encoder=encoder, threads=threads), threading.RLock()
+    return load(llm, encoder=encoder, threads=threads)
+
+
+def lock_of(engine: Engine) -> threading.RLock:
+    """Return what is held while an engine is asked, by all adapters alike: frameworks call from several threads."""
+    # With the engine itself, so that it lives as long; `setdefault` is one step to other threads.
+    lock: threading.RLock = vars(engine).setdefault("_lock_of_adapters", threading.RLock())
+    return lock
 
 
 class PassageSelector:
@@ -75,7 +83,8 @@ class PassageSelector:
         threads: int | None = None,
         engine: Engine | None = None,
     ) -> None:
-        self._engine, self._lock = (engine, threading.RLock()) if engine else shared_engine(llm, encoder, threads)
+        self._engine = engine or shared_engine(llm, encoder, threads)
+        self._lock = lock_of(self._engine)
         self._method = self._engine.method(method, settings)
 
     def warm_up(self) -> None:
@@ -121,13 +130,13 @@ class PassageSelector:
         selected: list[list[Selected]] = [[] for _ in questions]
         for i, found in zip(asked, evidence, strict=True):
             chains = [(chain, _worded(chain, passages[i])) for chain in found.chains]
-            total = sum(found.votes.values())
-            ranked = sorted(found.document_ids, key=lambda name, votes=found.votes: -votes.get(name, 0))  # type: ignore[misc]
-            for rank, name in enumerate(ranked):
+            votes = Counter(found.votes)
+            for rank, name in enumerate(sorted(found.document_ids, key=votes.__getitem__, reverse=True), 1):
                 of_passage = [
                     worded for chain, worded in chains if any(unit.document_id == name for unit in chain.units)
                 ]
-                score = found.votes[name] / total if name in found.votes else 1 / (1 + rank)
+                # Without votes, as where documents are ranked, the rank alone tells.
+                score = votes[name] / votes.total() if votes else 1 / rank
                 selected[i].append(Selected(int(name), score, of_passage))
             if top_n is not None:
                 taken = {one.place for one in selected[i]}
@@ -161,18 +170,18 @@ class IndexSearch:
     ) -> None:
         from pytrace.engine import Corpus
 
-        if top_n < 1:
-            raise InputError(f"top_n is {top_n}; give 1 or more")
-        self._engine, self._lock = (engine, threading.RLock()) if engine else shared_engine(llm, encoder, threads)
+        self._engine = engine or shared_engine(llm, encoder, threads)
+        self._lock = lock_of(self._engine)
+        self._top_n = _at_least_one(top_n)
         self._corpus: IndexedCorpus = Corpus.open(Path(index))
-        self._top_n = top_n
 
     def search(self, questions: Sequence[str], top_n: int | None = None) -> list[list[tuple[Document, Selected]]]:
         """Return the passages of each question, likeliest first, all questions encoded and searched together."""
         from pytrace.retrieval.hops import chain_evidence
 
+        count = self._top_n if top_n is None else _at_least_one(top_n)
         with self._lock:
-            rankings = self._corpus.rank(questions, self._engine, top_n or self._top_n)
+            rankings = self._corpus.rank(questions, self._engine, count)
             results = []
             for question, ranking in zip(questions, rankings, strict=True):
                 documents = self._corpus.index.passages(ranking.rows)
@@ -194,6 +203,12 @@ class IndexSearch:
     def close(self) -> None:
         """Close the index."""
         self._corpus.close()
+
+
+def _at_least_one(top_n: int) -> int:
+    if top_n < 1:
+        raise InputError(f"top_n is {top_n}; give 1 or more")
+    return top_n
 
 
 def passage_metadata(document: Document) -> dict[str, Any]:

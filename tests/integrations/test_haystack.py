@@ -33,6 +33,8 @@ def test_a_ranker_selects_and_leaves_what_it_was_given(engine):
     assert len(ranker.run(query=QUESTION, documents=given, top_k=4)["documents"]) == 4
     assert asyncio.run(ranker.run_async(query=QUESTION, documents=given))["documents"] == found
     assert ranker.run(query=QUESTION, documents=[]) == {"documents": []}
+    with pytest.raises(InputError, match="top_n is 0"):
+        ranker.run(query=QUESTION, documents=given, top_k=0)
     with pytest.raises(InputError, match=r"documents\[0\] has no text"):
         ranker.run(query=QUESTION, documents=[Document(content=None)])
     require_no_language_model(engine)

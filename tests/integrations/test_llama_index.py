@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from llama_index.core import VectorStoreIndex
@@ -124,6 +125,14 @@ def test_a_pipeline_becomes_multi_hop_by_one_line(engine, reading_engine):
     response = query_engine.query(QUESTION)
     assert {one.node_id for one in response.source_nodes} == {"ship", "foundry"}
     assert "Garrow" in str(response)
+
+
+def test_a_language_model_that_threads_share_is_asked_by_one_at_a_time(reading_engine):
+    llm = PytraceLLM(engine=reading_engine, max_tokens=8)
+    prompts = [f"The capital of {country} is" for country in ("France", "Italy", "Spain", "Ghana")] * 2
+    alone = [llm.complete(prompt).text for prompt in prompts]
+    with ThreadPoolExecutor(8) as pool:
+        assert [whole.text for whole in pool.map(llm.complete, prompts)] == alone
 
 
 def test_the_engine_s_language_model_completes_chats_and_streams(reading_engine):

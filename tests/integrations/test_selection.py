@@ -8,7 +8,7 @@ import pytest
 import pytrace
 from pytrace.errors import InputError
 from pytrace.integrations.rankers import CrossEncoder, Ranker, RerankRequest
-from pytrace.integrations.selection import IndexSearch, Passage, PassageSelector, passage_metadata
+from pytrace.integrations.selection import IndexSearch, Passage, PassageSelector, lock_of, passage_metadata
 from tests.integrations.stories import PASSAGES, QUESTION, require_no_language_model
 
 pytestmark = pytest.mark.models
@@ -116,6 +116,21 @@ def test_an_index_is_searched_with_chains_and_where_each_passage_stands(index, e
     assert [len(found) for found in search.search([QUESTION, "When was the Treaty of Nethercove signed?"], 2)] == [2, 2]
     search.close()
     require_no_language_model(engine)
+
+
+def test_a_search_for_no_passage_is_refused(index, engine):
+    with pytest.raises(InputError, match="top_n is 0"):
+        IndexSearch(str(index), 0, engine=engine)
+    search = IndexSearch(str(index), engine=engine)
+    for wrong in (0, -3):
+        with pytest.raises(InputError, match=f"top_n is {wrong}"):
+            search.search([QUESTION], wrong)
+
+
+def test_adapters_of_one_engine_hold_one_lock(engine):
+    lock = lock_of(engine)
+    assert PassageSelector(engine=engine)._lock is PassageSelector("dense", engine=engine)._lock is lock
+    assert lock_of(pytrace.load(threads=1)) is not lock
 
 
 def test_a_cross_encoder_s_shape(engine):

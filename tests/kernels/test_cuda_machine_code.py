@@ -35,7 +35,7 @@ def tool(name: str) -> Path:
 def dump(*options: str) -> str:
     spec = importlib.util.find_spec("pytrace._cuda")
     if spec is None or spec.origin is None:
-        pytest.skip("this build has no CUDA module: nvcc was not found")
+        pytest.skip("this build has no CUDA module; `make cuda-check` makes one where nvcc is")
     # cuobjdump asks nvdisasm for the listing.
     folders = os.pathsep.join([str(tool("nvdisasm").parent), os.environ.get("PATH", "")])
     result = subprocess.run(

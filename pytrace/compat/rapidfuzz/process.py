@@ -186,6 +186,7 @@ def extractOne(
     scorer_kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any, Any] | None:
     """``rapidfuzz.process.extractOne``: ``(choice, score, key or index)`` of the best choice, of equal ones the first."""
+    # As in `extract`, a call more of which one choice would feel.
     if processor is None and not scorer_kwargs and type(choices) in _READ_AT_ONCE:
         number = _NUMBERS.get(scorer)
         if number is not None:
