@@ -17,7 +17,7 @@ from dspy.clients.engines.base import validate_request
 
 from pytrace.engine import Engine
 from pytrace.errors import InputError
-from pytrace.integrations.selection import IndexSearch, lock_of, passage_metadata, shared_engine
+from pytrace.integrations.selection import IndexSearch, passage_metadata, shared_engine
 from pytrace.models.language_model import Prompt
 
 _FINISHES = {"end": "stop", "stop": "stop", "length": "length", "repetition": "stop"}
@@ -94,8 +94,7 @@ class PytraceEngine:
             options["top_p"] = config.top_p
         model = self._engine.model
         prompt = _prompt(request)
-        with lock_of(self._engine):
-            ((completion,),) = model.generate([prompt], **options)
+        ((completion,),) = model.generate([prompt], **options)
         return lm15.Response(
             id=None,
             model=request.model,

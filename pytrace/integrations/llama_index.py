@@ -27,7 +27,6 @@ from pytrace.integrations.selection import (
     IndexSearch,
     Passage,
     PassageSelector,
-    lock_of,
     passage_metadata,
     shared_engine,
 )
@@ -173,9 +172,7 @@ class PytraceLLM(CustomLLM):
         """Continue a prompt; `kwargs` may have `max_tokens`, `temperature`, `stop` and `seed`."""
         options: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
         options |= {name: kwargs[name] for name in ("max_tokens", "temperature", "stop", "seed") if name in kwargs}
-        engine = self._loaded()
-        with lock_of(engine):
-            ((completion,),) = engine.model.generate([prompt], **options)
+        ((completion,),) = self._loaded().model.generate([prompt], **options)
         return CompletionResponse(
             text=completion.text, additional_kwargs={"tokens": completion.tokens, "finish": completion.finish}
         )

@@ -54,7 +54,10 @@ def shared_engine(llm: str, encoder: str | None, threads: int | None) -> Engine:
 
 
 def lock_of(engine: Engine) -> threading.RLock:
-    """Return what is held while an engine is asked, by all adapters alike: frameworks call from several threads."""
+    """Return what is held while an engine selects or searches: frameworks call from several threads.
+
+    A language model alone is asked without it, since what its callers ask at once goes through together.
+    """
     # With the engine itself, so that it lives as long; `setdefault` is one step to other threads.
     lock: threading.RLock = vars(engine).setdefault("_lock_of_adapters", threading.RLock())
     return lock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import threading
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -175,6 +176,7 @@ class DeferredModel:
     def __init__(self, load: Callable[[], LanguageModel]) -> None:
         self._load = load
         self._loaded: LanguageModel | None = None
+        self._loading = threading.Lock()  # threads that ask first at once must not read the file twice
 
     @property
     def usage(self) -> Usage:
@@ -193,9 +195,11 @@ class DeferredModel:
         # Who copies or inspects an object asks for such names; that must not load gigabytes.
         if name.startswith("_"):
             raise AttributeError(name)
-        if self._loaded is None:
-            self._loaded = self._load()
-        return getattr(self._loaded, name)
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = self._load()
+            loaded = self._loaded
+        return getattr(loaded, name)
 
 
 def deferred(load: Callable[[], LanguageModel]) -> LanguageModel:

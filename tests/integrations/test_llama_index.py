@@ -127,7 +127,7 @@ def test_a_pipeline_becomes_multi_hop_by_one_line(engine, reading_engine):
     assert "Garrow" in str(response)
 
 
-def test_a_language_model_that_threads_share_is_asked_by_one_at_a_time(reading_engine):
+def test_a_language_model_says_to_each_of_several_threads_what_it_says_to_one(reading_engine):
     llm = PytraceLLM(engine=reading_engine, max_tokens=8)
     prompts = [f"The capital of {country} is" for country in ("France", "Italy", "Spain", "Ghana")] * 2
     alone = [llm.complete(prompt).text for prompt in prompts]
