@@ -209,7 +209,7 @@ class Plain:
         self._partial_ratio = fuzz.partial_ratio
         self._encoder = encoder
         self._index = faiss.IndexFlatIP(encoder.dimension)
-        self._index.add(np.ascontiguousarray(base.vectors))
+        self._index.add(base.vectors(np.arange(len(base))))
         self._triples = [base.triple(number) for number in range(len(base))]
         self._forms = {name: normal_form(name) for triple in self._triples for name in (triple.head, triple.tail)}
 

@@ -1,12 +1,13 @@
 """The knowledge base at 10^5 and 10^6 triples: seconds to build and open, memory while it answers, time beside `top_k`.
 
     python -m benches.knowledge_base --data pathquestion/2H-kb.txt
+    python -m benches.knowledge_base --data pathquestion/2H-kb.txt --vectors int8 --sizes 10000000    # 10 GB of memory, 5 of disk
 
 Triples are recombined from the heads, relations and tails of a file (TSV). The first 100,000 are encoded by a real encoder,
 since how much of a vector lies in few directions decides what a sketch saves; that takes two minutes on two free cores. Of
 more, entities have numbers behind their names, and a vector is that of a real triple plus three tenths of the difference of
 two others, which keeps the spectrum. Queries say real triples in other words. Each base is then opened and asked by a
-process of its own, whose memory is read while it answers; all answers must equal those of `top_k` bit for bit.
+process of its own, whose memory is read while it answers; all answers must equal those of `top_k` on the same vectors bit for bit.
 """
 
 from __future__ import annotations
@@ -103,6 +104,19 @@ def resident() -> dict[str, float]:
     return {"own": int(values["RssAnon"]) / 1e3, "files": int(values["RssFile"]) / 1e3}
 
 
+def peak() -> float:
+    """Return the most megabytes that this process has had in memory."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1e3
+
+
+def build(file: Path, directory: Path, encoder: Any, vectors: Any, results: Any) -> None:
+    """Build a base, and tell how long that took, and how much memory."""
+    start = time.perf_counter()
+    KnowledgeBase.build(file, directory, encoder, vectors=vectors)
+    results.put((time.perf_counter() - start, peak()))
+
+
 def answer(directory: str, fingerprint: str, queries: Vectors, results: Any) -> None:
     """Open a base, ask it, and tell how long opening took, the memory before and the most while it answered."""
     encoder = Recombined(np.empty((0, queries.shape[1]), dtype=np.float32), 0)
@@ -120,12 +134,22 @@ def answer(directory: str, fingerprint: str, queries: Vectors, results: Any) -> 
                 base.text(number)
             now = resident()
             own, files = max(own, now["own"] - before["own"]), max(files, now["files"])
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    results.put((opened, own, files, int(peak.split()[1]) / 1e3))
+    results.put((opened, own, files, peak()))
+
+
+def apart(target: Any, *arguments: Any) -> Any:
+    """Run in a process of its own, and return what it tells."""
+    context = get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=target, args=(*arguments, results))
+    process.start()
+    told = results.get()
+    process.join()
+    return told
 
 
 def measure(
-    bench: Bench, count: int, source: Path, real: Vectors, queries: Vectors, root: Path
+    bench: Bench, count: int, source: Path, real: Vectors, queries: Vectors, root: Path, kind: str
 ) -> tuple[list[Comparison], list[Check]]:
     """Build one base, ask it in a process of its own, and hold its answers beside the exact ones."""
     bench.tell(f"build: {count:,} triples")
@@ -136,48 +160,49 @@ def measure(
             for triple in islice(recombined(source, bench.settings.seed), count)
         )
     encoder: Any = Recombined(real, bench.settings.seed)
-    start = time.perf_counter()
-    base = KnowledgeBase.build(file, directory, encoder)
-    built = time.perf_counter() - start
-    context = get_context("spawn")
-    results = context.Queue()
-    process = context.Process(target=answer, args=(str(directory), encoder.fingerprint, queries, results))
-    process.start()
-    opened, own, files, peak = results.get()
-    process.join()
+    built, built_in = apart(build, file, directory, encoder, kind)
+    base = KnowledgeBase.open(directory, encoder)
+    opened, own, files, most = apart(answer, str(directory), encoder.fingerprint, queries)
     extra = {
         "seconds to build": built,
+        "MB at most while it was built": built_in,
         "seconds to open": opened,
         "MB of its own": own,
         "MB of files": files,
-        "MB at most, Python included": peak,
+        "MB at most, Python included": most,
         "MB on disk": sum(path.stat().st_size for path in directory.iterdir()) / 1e6,
         "entities": float(len(base.columns.entity_keys)),
     }
-    vectors = np.array(base.vectors)
+    vectors = base._rows()
+
+    def exactly(asked: Vectors) -> Any:
+        if kind == "int8":
+            return top_k(asked, vectors["vector"], NEIGHBOURS, scale=vectors["scale"])
+        return top_k(asked, vectors, NEIGHBOURS)
+
     rows = []
     for size in BATCHES:
         asked = queries[:size]
-        expected, found = top_k(asked, vectors, NEIGHBOURS), base.search(asked, NEIGHBOURS)
+        expected, found = exactly(asked), base.search(asked, NEIGHBOURS)
         same = all(np.array_equal(one, other) for one, other in zip(expected, found, strict=True))
         require(same, f"{count:,} triples: a batch of {size} does not find what top_k finds")
         rows.append(
             bench.compare(
                 f"{size:,} queries of {count:,} triples",
                 lambda asked=asked: base.search(asked, NEIGHBOURS),  # type: ignore[misc]
-                {"top_k": lambda asked=asked: top_k(asked, vectors, NEIGHBOURS)},  # type: ignore[misc]
+                {"top_k": lambda asked=asked: exactly(asked)},  # type: ignore[misc]
                 extra=extra if size == BATCHES[0] else None,
             )
         )
     checks = [
         Check(f"seconds to open {count:,}", opened, "s", "at most", OPEN_SECONDS),
-        Check(f"megabytes while answering from {count:,}", peak, "MB", "at most", MEGABYTES),
+        Check(f"megabytes while answering from {count:,}", most, "MB", "at most", MEGABYTES),
     ]
     file.unlink()
     return rows, checks
 
 
-def run(bench: Bench, source: Path, encoder: OnnxEncoder) -> Kernel:
+def run(bench: Bench, source: Path, encoder: OnnxEncoder, sizes: Sequence[int], kind: str) -> Kernel:
     """Measure every size."""
     scale = 10 if bench.settings.quick else 1
     first = list(islice(recombined(source, bench.settings.seed), REAL // scale))
@@ -191,8 +216,8 @@ def run(bench: Bench, source: Path, encoder: OnnxEncoder) -> Kernel:
     kernel = Kernel(rows=[], checks=[])
     root = Path(tempfile.mkdtemp(prefix="pytrace-bench-"))
     try:
-        for count in SIZES:
-            rows, checks = measure(bench, count // scale, source, real, queries, root)
+        for count in sizes:
+            rows, checks = measure(bench, count // scale, source, real, queries, root, kind)
             kernel = Kernel(rows=[*kernel.rows, *rows], checks=[*kernel.checks, *checks])
     finally:
         shutil.rmtree(root)
@@ -203,6 +228,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="triples to recombine, as TSV")
     parser.add_argument("--encoder", default="tiny")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="triples of each base")
+    parser.add_argument("--vectors", choices=("float32", "int8"), default="float32")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a tenth of the triples")
     parser.add_argument("--repetitions", type=int, default=3)
@@ -212,7 +239,13 @@ def main() -> int:
         threads=_core.num_threads(), repetitions=arguments.repetitions, seed=arguments.seed, quick=arguments.quick
     )
     bench = Bench(settings, Peers(()), None, lambda case: print(case, file=sys.stderr))
-    kernel = run(bench, arguments.data, OnnxEncoder(registry.resolve(arguments.encoder, "encoder")))
+    kernel = run(
+        bench,
+        arguments.data,
+        OnnxEncoder(registry.resolve(arguments.encoder, "encoder")),
+        arguments.sizes,
+        arguments.vectors,
+    )
     if arguments.json:
         print(msgspec.json.encode(kernel).decode())
         return 0

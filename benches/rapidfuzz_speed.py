@@ -1,10 +1,11 @@
 """`pytrace.compat.rapidfuzz` beside RapidFuzz: every function, at sizes from one pair to 10,000 x 10,000.
 
-    python -m benches.rapidfuzz_speed [--seconds 0.5] [--only WRatio …] [--seed 0]
+    python -m benches.rapidfuzz_speed [--seconds 0.5] [--only WRatio Levenshtein …] [--seed 0]
 
-Sentences and the entities of their titles are those of `pytrace bench`: of the evaluation data where it is, else of random words. Both sides
-get the same lists and one thread, take turns, and are timed by the fastest of the runs that fit in `--seconds`; results are compared first. RapidFuzz's time for a matrix of which it would take more than a minute is that of its first rows, by
-as many as there are: marked with `~`.
+Sentences and the entities of their titles are those of `pytrace bench`: of the evaluation data where it is, else of random words. Both
+sides get the same lists and one thread, take turns, and are timed by the fastest of the runs that fit in `--seconds`; results are
+compared first. RapidFuzz's time for a matrix of which it would take more than 20 seconds is that of its first hundred rows, by as many
+as there are: marked with `~`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import rapidfuzz
+from rapidfuzz import distance as peer_distance
 from rapidfuzz import fuzz as peer_fuzz
 from rapidfuzz import process as peer_process
 
@@ -27,8 +29,9 @@ from pytrace.bench.fuzzy import repeated
 from pytrace.compat.rapidfuzz import fuzz, process
 
 SCORERS = [name for name in fuzz.__all__ if name != "partial_ratio_alignment"]
+EDITS = ["Levenshtein", "Indel", "LCSseq", "Jaro", "JaroWinkler"]
 SIZES = [(1, 1), (1, 20), (5, 100), (100, 1_000), (200, 5_000), (10_000, 10_000)]
-LONG = 60.0
+LONG = 20.0
 
 
 def fastest(call: Callable[[], object], seconds: float) -> float:
@@ -59,9 +62,9 @@ def told(seconds: float) -> str:
 class Table:
     """Rows as they are measured."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: str = "RapidFuzz") -> None:
         self.lost: list[str] = []
-        print("| function | size | ours | RapidFuzz | times |\n| --- | --- | --- | --- | --- |")
+        print(f"| function | size | ours | {peer} | times |\n| --- | --- | --- | --- | --- |")
 
     def row(self, name: str, size: str, ours: float, theirs: float, mark: str = "") -> None:
         if theirs < ours:
@@ -69,28 +72,52 @@ class Table:
         print(f"| {name} | {size} | {told(ours)} | {mark}{told(theirs)} | {theirs / ours:.2f} |", flush=True)
 
 
+def matrix(
+    table: Table, name: str, size: str, ours: Any, theirs: Any, queries: list[str], choices: list[str], seconds: float
+) -> None:
+    """Compare and time one matrix."""
+    some = queries
+    begun = time.perf_counter()
+    expected = peer_process.cdist(queries[:100], choices, scorer=theirs, dtype=np.float64)
+    mark = ""
+    if (time.perf_counter() - begun) * len(queries) / len(queries[:100]) > LONG:
+        some, mark = queries[:100], "~"
+    found = process.cdist(queries[:100], choices, scorer=ours, dtype=np.float64)
+    np.testing.assert_allclose(found, expected, atol=0 if ours is theirs else 1e-6)
+    if mark:
+        own = fastest(lambda: process.cdist(queries, choices, scorer=ours), 0)
+        peer = fastest(lambda: peer_process.cdist(some, choices, scorer=theirs), 0) * len(queries) / len(some)
+    else:
+        own, peer = compare(
+            lambda: process.cdist(queries, choices, scorer=ours),
+            lambda: peer_process.cdist(queries, choices, scorer=theirs),
+            seconds,
+        )
+    table.row(name, size, own, peer, mark)
+
+
 def matrices(table: Table, name: str, sentences: list[str], entities: list[str], seconds: float) -> None:
     ours, theirs = getattr(fuzz, name), getattr(peer_fuzz, name)
     for rows, columns in SIZES:
         for kind, queries in (("sentences", sentences), ("entities", entities)):
-            q, c = queries[:rows], entities[-columns:]
-            some = q
-            begun = time.perf_counter()
-            expected = peer_process.cdist(q[:100], c, scorer=theirs, dtype=np.float64)
-            mark = ""
-            if (time.perf_counter() - begun) * len(q) / len(q[:100]) > LONG:
-                some, mark = q[:100], "~"
-            np.testing.assert_allclose(process.cdist(q[:100], c, scorer=ours, dtype=np.float64), expected, atol=1e-6)
-            if mark:
-                own = fastest(lambda q=q, c=c: process.cdist(q, c, scorer=ours), 0)
-                peer = fastest(lambda q=some, c=c: peer_process.cdist(q, c, scorer=theirs), 0) * len(q) / len(some)
-            else:
-                own, peer = compare(
-                    lambda q=q, c=c: process.cdist(q, c, scorer=ours),
-                    lambda q=q, c=c: peer_process.cdist(q, c, scorer=theirs),
-                    seconds,
-                )
-            table.row(f"cdist({name})", f"{rows:,} {kind} x {columns:,}", own, peer, mark)
+            size = f"{rows:,} {kind} x {columns:,}"
+            matrix(table, f"cdist({name})", size, ours, theirs, queries[:rows], entities[-columns:], seconds)
+
+
+def edits(table: Table, name: str, sentences: list[str], entities: list[str], seconds: float) -> None:
+    """Time RapidFuzz's own scorers, which both sides are given, by its matrices and by ours."""
+    sides = (
+        ("sentences", sentences, "entities", entities),
+        ("entities", entities, "entities", entities),
+        ("sentences", sentences, "sentences", sentences),
+    )
+    for form in ("distance", "normalized_similarity"):
+        scorer = getattr(getattr(peer_distance, name), form)
+        for rows, columns in SIZES:
+            for kind, queries, other, choices in sides:
+                size = f"{rows:,} {kind} x {columns:,} {other}"
+                q, c = queries[:rows], choices[-columns:]
+                matrix(table, f"cdist({name}.{form})", size, scorer, scorer, q, c, seconds)
 
 
 def lists(table: Table, name: str, sentences: list[str], entities: list[str], seconds: float) -> None:
@@ -123,7 +150,7 @@ def lists(table: Table, name: str, sentences: list[str], entities: list[str], se
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--only", nargs="+", choices=SCORERS, default=SCORERS)
+    parser.add_argument("--only", nargs="+", choices=SCORERS + EDITS, default=SCORERS + EDITS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rng = random.Random(options.seed)
@@ -135,6 +162,9 @@ def main() -> None:
     )
     table = Table()
     for name in options.only:
+        if name in EDITS:
+            edits(table, name, sentences, entities, options.seconds)
+            continue
         matrices(table, name, sentences, entities, options.seconds)
         lists(table, name, sentences, entities, options.seconds)
     print(f"\nslower than RapidFuzz: {'; '.join(table.lost) or 'nothing'}")

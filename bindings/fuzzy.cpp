@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calls.h"
+#include "fuzzy/edit.h"
 #include "fuzzy_arguments.h"
 #include "module.h"
 
@@ -18,6 +19,9 @@ namespace {
 // A pair this small costs less than letting go of the GIL and taking it back (about 100 ns when
 // nobody waits).
 constexpr int64_t kFewCells = 1 << 14;
+
+// Whole distances are below 2^31, so that their products fit 64 bits.
+constexpr int64_t kMostMultiplier = int64_t{1} << 31;
 
 // arguments: scorer, s1, s2, score_cutoff.
 PyObject* bind_score(PyObject* const* arguments) {
@@ -147,7 +151,8 @@ PyObject* bind_extract(PyObject* const* arguments) {
     for (; next < end; ++next) texts.push_back(text_of(choices.text(next), "choices", next));
   };
   int64_t characters = 0;
-  for (Py_ssize_t some = 8; !search.settled() && next < choices.size(); some *= 2) {
+  // One at first, because a perfect answer often is the very first.
+  for (Py_ssize_t some = 1; !search.settled() && next < choices.size(); some *= 2) {
     if (characters + query.size > kFirstCharacters) break;
     read(std::min(next + some, choices.size()));
     for (const Text& text : texts) characters += text.size;
@@ -208,6 +213,138 @@ PyObject* bind_cpdist(PyObject* const* arguments) {
   Py_RETURN_NONE;
 }
 
+// What fills a new array takes, whose texts may stand in any iterable: a call of one pair takes two
+// microseconds, a third of which would be tuples and an array made in Python.
+struct NewScores {
+  explicit NewScores(PyObject* const* arguments)
+      : query_tuple(tuple_of_texts(arguments[0])),
+        choice_tuple(arguments[1] == arguments[0] ? query_tuple : tuple_of_texts(arguments[1])),
+        queries(texts_of(query_tuple, "queries")),
+        choices(texts_of(choice_tuple, "choices")) {}
+
+  Span<const Text> rows() const { return {queries.data(), static_cast<int64_t>(queries.size())}; }
+  Span<const Text> columns() const {
+    return {choices.data(), static_cast<int64_t>(choices.size())};
+  }
+
+  template <typename Value>
+  py::array_t<Value> matrix() const {
+    return py::array_t<Value>(
+        {static_cast<py::ssize_t>(queries.size()), static_cast<py::ssize_t>(choices.size())});
+  }
+
+  py::object query_tuple;
+  py::object choice_tuple;
+  std::vector<Text> queries;
+  std::vector<Text> choices;
+};
+
+// arguments: queries, choices, scorer, multiplier, threads.
+PyObject* bind_matrix(PyObject* const* arguments) {
+  const NewScores given(arguments);
+  FuzzyCdist options;
+  options.scorer = scorer_of(arguments[2]);
+  options.multiplier = number_of(arguments[3]);
+  options.threads = threads_of(arguments[4]);
+  auto out = given.matrix<float>();
+  float* data = out.mutable_data();
+  {
+    const ReleasedGil released;
+    fuzzy_cdist(given.rows(), given.columns(), options, FuzzyType::kFloat32, data);
+  }
+  return out.release().ptr();
+}
+
+// arguments: queries, choices, scorer, multiplier, threads.
+PyObject* bind_vector(PyObject* const* arguments) {
+  const NewScores given(arguments);
+  FuzzyCdist options;
+  options.scorer = scorer_of(arguments[2]);
+  options.multiplier = number_of(arguments[3]);
+  options.threads = threads_of(arguments[4]);
+  require_pairs(given.queries.size(), given.choices.size());
+  py::array_t<float> out(static_cast<py::ssize_t>(given.queries.size()));
+  float* data = out.mutable_data();
+  {
+    const ReleasedGil released;
+    fuzzy_cpdist(given.rows(), given.columns(), options, FuzzyType::kFloat32, data);
+  }
+  return out.release().ptr();
+}
+
+EditCdist edit_options(PyObject* metric, PyObject* form, PyObject* threads) {
+  EditCdist options;
+  options.metric = static_cast<EditMetric>(number_below(metric, "metric", kEditMetrics));
+  options.form = static_cast<EditForm>(number_below(form, "form", kEditForms));
+  options.threads = threads_of(threads);
+  return options;
+}
+
+// Of normalized forms a missing text has the worst value, but a whole distance may be any number.
+void require_none_missing(const std::vector<Text>& texts, const char* name) {
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i].missing) continue;
+    throw py::value_error(std::string(name) + "[" + std::to_string(i) +
+                          "] is missing, which has no whole distance or similarity; give a text, "
+                          "or ask for the normalized form");
+  }
+}
+
+// arguments: queries, choices, metric, form, threads.
+PyObject* bind_edit_matrix(PyObject* const* arguments) {
+  const NewScores given(arguments);
+  EditCdist options = edit_options(arguments[2], arguments[3], arguments[4]);
+  py::array out;
+  FuzzyType type = FuzzyType::kFloat32;
+  if (edit_whole(options.metric, options.form)) {
+    require_none_missing(given.queries, "queries");
+    require_none_missing(given.choices, "choices");
+    out = given.matrix<uint32_t>();
+    type = FuzzyType::kUint32;
+  } else {
+    const bool distance =
+        options.form == EditForm::kDistance || options.form == EditForm::kNormalizedDistance;
+    options.missing = distance ? 1.0 : 0.0;
+    out = given.matrix<float>();
+  }
+  void* data = out.mutable_data();
+  {
+    const ReleasedGil released;
+    edit_cdist(given.rows(), given.columns(), options, type, data);
+  }
+  return out.release().ptr();
+}
+
+// arguments: queries, choices, metric, form, cutoff (None for none), multiplier, missing, threads,
+// prefix_weight, out.
+PyObject* bind_edit_cdist(PyObject* const* arguments) {
+  const std::vector<Text> queries = texts_of(arguments[0], "queries");
+  const std::vector<Text> choices = texts_of(arguments[1], "choices");
+  EditCdist options = edit_options(arguments[2], arguments[3], arguments[7]);
+  options.has_cutoff = arguments[4] != Py_None;
+  options.cutoff = cutoff_of(arguments[4]);
+  options.multiplier = number_of(arguments[5]);
+  options.missing = number_of(arguments[6]);
+  options.prefix_weight = number_of(arguments[8]);
+  const bool whole = edit_whole(options.metric, options.form);
+  if (whole && !(options.multiplier >= 0 && options.multiplier <= kMostMultiplier)) {
+    throw py::value_error("multiplier is " + number_text(options.multiplier) +
+                          "; it must be from 0 to " + std::to_string(kMostMultiplier));
+  }
+  if (whole) {
+    require_none_missing(queries, "queries");
+    require_none_missing(choices, "choices");
+  }
+  const MatrixOut out(arguments[9]);
+  void* data = out.matrix(queries.size(), choices.size());
+  {
+    const ReleasedGil released;
+    edit_cdist({queries.data(), static_cast<int64_t>(queries.size())},
+               {choices.data(), static_cast<int64_t>(choices.size())}, options, out.type, data);
+  }
+  Py_RETURN_NONE;
+}
+
 }  // namespace
 
 void register_fuzzy(py::module_& module) {
@@ -222,6 +359,18 @@ void register_fuzzy(py::module_& module) {
   define_fast<&bind_cpdist, 8>(module, "fuzzy_cpdist",
                                "fuzzy_cpdist(queries, choices, scorer, score_cutoff, multiplier, "
                                "missing, threads, out, /)\n--\n\n");
+  define_fast<&bind_matrix, 5>(
+      module, "fuzzy_matrix",
+      "fuzzy_matrix(queries, choices, scorer, multiplier, threads, /)\n--\n\n");
+  define_fast<&bind_vector, 5>(
+      module, "fuzzy_vector",
+      "fuzzy_vector(queries, choices, scorer, multiplier, threads, /)\n--\n\n");
+  define_fast<&bind_edit_matrix, 5>(
+      module, "edit_matrix", "edit_matrix(queries, choices, metric, form, threads, /)\n--\n\n");
+  define_fast<&bind_edit_cdist, 10>(
+      module, "edit_cdist",
+      "edit_cdist(queries, choices, metric, form, score_cutoff, multiplier, missing, threads, "
+      "prefix_weight, out, /)\n--\n\n");
   module.def("fuzzy_alignment", &alignment, py::arg("s1"), py::arg("s2"), py::arg("cutoff"),
              py::pos_only());
 }

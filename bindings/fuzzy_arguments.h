@@ -74,6 +74,16 @@ inline std::vector<Text> texts_of(py::handle objects, const char* name) {
   return texts;
 }
 
+// A tuple of what a list or any other iterable of texts holds.
+inline py::object tuple_of_texts(PyObject* texts) {
+  if (PyUnicode_Check(texts) || PyBytes_Check(texts)) {
+    throw py::type_error("one text was given where a list of texts belongs; put it in a list");
+  }
+  PyObject* tuple = PyList_CheckExact(texts) ? PyList_AsTuple(texts) : PySequence_Tuple(texts);
+  if (tuple == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(tuple);
+}
+
 inline double number_of(py::handle object) {
   const double value = PyFloat_AsDouble(object.ptr());
   if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -90,13 +100,22 @@ inline double cutoff_of(py::handle object) {
   return cutoff;
 }
 
-inline FuzzyScorer scorer_of(py::handle object) {
-  const int64_t number = whole_number(object, "scorer", 0);
-  if (number >= kFuzzyScorers) {
-    throw py::value_error("scorer is " + std::to_string(number) + "; it must be from 0 to " +
-                          std::to_string(kFuzzyScorers - 1));
+// A whole number from 0 to `end` - 1.
+inline int64_t number_below(py::handle object, const char* name, int64_t end) {
+  const int64_t number = whole_number(object, name, 0);
+  if (number >= end) {
+    throw py::value_error(std::string(name) + " is " + std::to_string(number) +
+                          "; it must be from 0 to " + std::to_string(end - 1));
   }
-  return static_cast<FuzzyScorer>(number);
+  return number;
+}
+
+inline FuzzyScorer scorer_of(py::handle object) {
+  return static_cast<FuzzyScorer>(number_below(object, "scorer", kFuzzyScorers));
+}
+
+inline int threads_of(py::handle object) {
+  return static_cast<int>(std::min<int64_t>(whole_number(object, "threads", 1), 4096));
 }
 
 inline FuzzyType type_of(const py::array& array) {
@@ -116,6 +135,50 @@ inline FuzzyType type_of(const py::array& array) {
                        "; give float32, float64 or an integer type");
 }
 
+inline void require_pairs(size_t queries, size_t choices) {
+  if (choices == queries) return;
+  throw py::value_error("there are " + std::to_string(queries) + " queries but " +
+                        std::to_string(choices) +
+                        " choices; pairs need as many of one as of the other");
+}
+
+// The array that scores go to.
+struct MatrixOut {
+  explicit MatrixOut(py::handle object) {
+    if (!py::isinstance<py::array>(object)) throw py::type_error("out must be an array");
+    array = py::reinterpret_borrow<py::array>(object);
+    type = type_of(array);
+  }
+
+  // Where a matrix goes.
+  void* matrix(size_t rows, size_t columns) const {
+    const bool fits = array.ndim() == 2 && array.shape(0) == static_cast<py::ssize_t>(rows) &&
+                      array.shape(1) == static_cast<py::ssize_t>(columns);
+    return checked(fits, std::to_string(rows) + ", " + std::to_string(columns));
+  }
+
+  // Where the scores of pairs go.
+  void* vector(size_t pairs) const {
+    const bool fits = array.ndim() == 1 && array.shape(0) == static_cast<py::ssize_t>(pairs);
+    return checked(fits, std::to_string(pairs) + ",");
+  }
+
+  py::array array;
+  FuzzyType type = FuzzyType::kFloat32;
+
+ private:
+  // Throws unless `fits`, which `shape` says in words.
+  void* checked(bool fits, const std::string& shape) const {
+    if (!fits) throw py::value_error("out must be of shape (" + shape + ")");
+    const char order = array.dtype().byteorder();
+    if ((array.flags() & py::array::c_style) == 0 || (order != '=' && order != '|')) {
+      throw py::value_error("out must be contiguous and of the machine's own byte order");
+    }
+    if (!array.writeable()) throw py::value_error("out is not writeable");
+    return const_cast<void*>(array.data());
+  }
+};
+
 // The arguments of fuzzy_cdist and fuzzy_cpdist.
 //
 // Tuples, because the caller can change a list while the GIL is released but never a tuple: its
@@ -123,46 +186,24 @@ inline FuzzyType type_of(const py::array& array) {
 struct ManyPairs {
   // arguments: queries, choices, scorer, cutoff, multiplier, missing, threads, out.
   explicit ManyPairs(PyObject* const* arguments)
-      : queries(texts_of(arguments[0], "queries")), choices(texts_of(arguments[1], "choices")) {
-    if (!py::isinstance<py::array>(arguments[7])) throw py::type_error("out must be an array");
-    out = py::reinterpret_borrow<py::array>(arguments[7]);
-    type = type_of(out);
+      : queries(texts_of(arguments[0], "queries")),
+        choices(texts_of(arguments[1], "choices")),
+        out(arguments[7]),
+        type(out.type) {
     options.scorer = scorer_of(arguments[2]);
     options.cutoff = cutoff_of(arguments[3]);
     options.multiplier = number_of(arguments[4]);
     options.missing = number_of(arguments[5]);
-    options.threads =
-        static_cast<int>(std::min<int64_t>(whole_number(arguments[6], "threads", 1), 4096));
-  }
-
-  // Where the scores go; throws unless `fits`, which `shape` says in words.
-  void* checked_out(bool fits, const std::string& shape) {
-    if (!fits) throw py::value_error("out must be of shape (" + shape + ")");
-    const char order = out.dtype().byteorder();
-    if ((out.flags() & py::array::c_style) == 0 || (order != '=' && order != '|')) {
-      throw py::value_error("out must be contiguous and of the machine's own byte order");
-    }
-    if (!out.writeable()) throw py::value_error("out is not writeable");
-    return out.mutable_data();
+    options.threads = threads_of(arguments[6]);
   }
 
   // Where cdist's scores go.
-  void* matrix() {
-    const int64_t rows = query_count();
-    const int64_t columns = choice_count();
-    const bool fits = out.ndim() == 2 && out.shape(0) == rows && out.shape(1) == columns;
-    return checked_out(fits, std::to_string(rows) + ", " + std::to_string(columns));
-  }
+  void* matrix() const { return out.matrix(queries.size(), choices.size()); }
 
   // Where cpdist's scores go; throws unless there are as many queries as choices.
-  void* vector() {
-    const int64_t pairs = query_count();
-    if (choice_count() != pairs) {
-      throw py::value_error("there are " + std::to_string(pairs) + " queries but " +
-                            std::to_string(choice_count()) +
-                            " choices; pairs need as many of one as of the other");
-    }
-    return checked_out(out.ndim() == 1 && out.shape(0) == pairs, std::to_string(pairs) + ",");
+  void* vector() const {
+    require_pairs(queries.size(), choices.size());
+    return out.vector(queries.size());
   }
 
   int64_t query_count() const { return static_cast<int64_t>(queries.size()); }
@@ -171,8 +212,8 @@ struct ManyPairs {
   std::vector<Text> queries;
   std::vector<Text> choices;
   FuzzyCdist options;
-  py::array out;
-  FuzzyType type = FuzzyType::kFloat32;
+  MatrixOut out;
+  FuzzyType type;
 };
 
 }  // namespace pytrace::bindings

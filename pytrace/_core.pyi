@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -266,6 +266,28 @@ def fuzzy_cpdist(
     multiplier: float,
     missing: float,
     threads: int,
+    out: np.ndarray[Any, np.dtype[Any]],
+    /,
+) -> None: ...
+def fuzzy_matrix(
+    queries: Iterable[object], choices: Iterable[object], scorer: int, multiplier: float, threads: int, /
+) -> NDArray[np.float32]: ...
+def fuzzy_vector(
+    queries: Iterable[object], choices: Iterable[object], scorer: int, multiplier: float, threads: int, /
+) -> NDArray[np.float32]: ...
+def edit_matrix(
+    queries: Iterable[object], choices: Iterable[object], metric: int, form: int, threads: int, /
+) -> NDArray[Any]: ...
+def edit_cdist(
+    queries: tuple[object, ...],
+    choices: tuple[object, ...],
+    metric: int,
+    form: int,
+    score_cutoff: float | None,
+    multiplier: float,
+    missing: float,
+    threads: int,
+    prefix_weight: float,
     out: np.ndarray[Any, np.dtype[Any]],
     /,
 ) -> None: ...

@@ -11,6 +11,9 @@ namespace {
 
 // ---- ratio
 
+// Rows that a pack's table begins with; it doubles as it needs more.
+constexpr size_t kFirstRows = 64;
+
 // Some needles of at most 8 * sizeof(Mask) characters that share one table.
 template <typename Mask>
 class Pack {
@@ -20,7 +23,7 @@ class Pack {
         narrow_(end - begin <= lanes_.narrow_size),
         width_(static_cast<size_t>(narrow_ ? lanes_.narrow_size : lanes_.pack_size)),
         sizes_(static_cast<size_t>(end - begin)),
-        table_(width_, 0),
+        table_(kFirstRows * width_, 0),
         lcs_(width_) {
     for (int64_t k = begin; k < end; ++k) add(needles.text(k), static_cast<size_t>(k - begin));
   }
@@ -46,11 +49,15 @@ class Pack {
  private:
   void add(const Text& needle, size_t k) {
     sizes_[k] = static_cast<int32_t>(needle.size);
+    Mask* column = table_.data() + k;
     with_characters(needle, [&](const auto* characters) {
       for (int64_t r = 0; r < needle.size; ++r) {
         const size_t row = alphabet_.add(characters[r]);
-        if (table_.size() < (row + 1) * width_) table_.resize((row + 1) * width_, 0);
-        Mask& mask = table_[row * width_ + k];
+        if (row * width_ >= table_.size()) {
+          table_.resize(2 * row * width_, 0);
+          column = table_.data() + k;
+        }
+        Mask& mask = column[row * width_];
         mask = static_cast<Mask>(mask | static_cast<Mask>(Mask{1} << r));
       }
     });
@@ -131,10 +138,6 @@ void ratio_short_needles(Span<const Text> needles, int64_t stride, const FuzzySi
 // A pack's table of many needles costs more than it saves beside so few texts.
 constexpr int64_t kFewTexts = 3;
 constexpr int64_t kFewTileTexts = 256;
-
-// Up to so many queries fill one narrow pack, whose table is made in no time; that of many choices
-// would take longer than the queries beside it.
-constexpr int64_t kFewNeedles = 16;
 
 // The masks of a longer text take a row for each distinct character, up to 128 KiB here, which the
 // second-level cache still holds.
@@ -325,15 +328,8 @@ void fuzzy_ratio_cdist(Span<const Text> queries, Span<const Text> choices, Fuzzy
   if (choices.size <= kFewTexts)
     return ratio_of_few(fuzzy_select(choices, 1, any), rows, rounding, output, threads);
   const FuzzySide long_choices = fuzzy_select(choices, 1, longer);
-  if (queries.size <= kFewNeedles && queries.size * kFewNeedles <= choices.size * 4) {
-    const FuzzySide columns = fuzzy_select(choices, 1, any);
-    ratio_short_needles(queries, choices.size, columns, rounding, output, threads);
-    const FuzzySide long_rows = fuzzy_select(queries, choices.size, longer);
-    ratio_short_needles(choices, 1, long_rows, rounding, output, threads);
-  } else {
-    ratio_short_needles(choices, 1, rows, rounding, output, threads);
-    ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
-  }
+  ratio_short_needles(choices, 1, rows, rounding, output, threads);
+  ratio_short_needles(queries, choices.size, long_choices, rounding, output, threads);
   const auto ready = [](int64_t size) { return size > 64 && size <= kReadySize; };
   const auto longest = [](int64_t size) { return size > kReadySize; };
   ratio_of_few(fuzzy_select(queries, choices.size, ready), long_choices, rounding, output, threads);

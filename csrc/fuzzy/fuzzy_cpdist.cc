@@ -99,24 +99,38 @@ class RatioRuns {
   explicit RatioRuns(const FuzzyOutput& output) : output_(output) {}
 
   void add(const Run& run) {
-    const Text& shared = run.shared;
-    std::optional<LcsQuery> ready;
-    for (int64_t k = 0; k < run.size(); ++k) {
-      const Text& other = run.other(k);
-      const int64_t total = shared.size + other.size;
-      if (output_.prunes() &&
-          fuzzy_ratio_of(std::min(shared.size, other.size), total) < output_.cutoff()) {
-        continue;
+    // Apart, since the room for a text's masks slows a single pair by half.
+    if (run.size() == 1) {
+      if (!hopeless(run.shared, run.other(0))) {
+        output_.put(fuzzy_score(FuzzyScorer::kRatio, run.shared, run.other(0), output_.cutoff()),
+                    run.places[0]);
       }
-      if (!ready && run.size() > 1 && shared.size <= kSharedSize) ready.emplace(shared);
-      const int64_t lcs = ready ? ready->lcs(other) : fuzzy_lcs(shared, other);
-      output_.put(fuzzy_ratio_of(lcs, total), run.places[k]);
+      return;
     }
+    add_many(run);
   }
 
   void finish() {}
 
  private:
+  void add_many(const Run& run) {
+    const Text& shared = run.shared;
+    std::optional<LcsQuery> ready;
+    for (int64_t k = 0; k < run.size(); ++k) {
+      const Text& other = run.other(k);
+      if (hopeless(shared, other)) continue;
+      if (!ready && shared.size <= kSharedSize) ready.emplace(shared);
+      const int64_t lcs = ready ? ready->lcs(other) : fuzzy_lcs(shared, other);
+      output_.put(fuzzy_ratio_of(lcs, shared.size + other.size), run.places[k]);
+    }
+  }
+
+  // Whether the lengths alone keep a pair below the cutoff.
+  bool hopeless(const Text& a, const Text& b) const {
+    return output_.prunes() &&
+           fuzzy_ratio_of(std::min(a.size, b.size), a.size + b.size) < output_.cutoff();
+  }
+
   const FuzzyOutput& output_;
 };
 

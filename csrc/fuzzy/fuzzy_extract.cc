@@ -76,7 +76,8 @@ class Scan {
 
 class RatioScan : public Scan {
  public:
-  explicit RatioScan(const Text& query) : query_(query) {}
+  // `of_empty`: the score of two empty texts.
+  RatioScan(const Text& query, double of_empty) : query_(query), of_empty_(of_empty) {}
 
   void run(Span<const Text> choices, int64_t first, Best* best) override {
     double cutoff = best->cutoff();
@@ -85,7 +86,7 @@ class RatioScan : public Scan {
       if (choice.missing) continue;
       const int64_t total = query_.size() + choice.size;
       if (fuzzy_ratio_of(std::min(query_.size(), choice.size), total) < cutoff) continue;
-      const double score = fuzzy_ratio_of(query_.lcs(choice), total);
+      const double score = total == 0 ? of_empty_ : fuzzy_ratio_of(query_.lcs(choice), total);
       if (score < cutoff) continue;
       best->put({score, first + k});
       if (best->settled()) return;
@@ -95,6 +96,7 @@ class RatioScan : public Scan {
 
  private:
   LcsQuery query_;
+  double of_empty_;
 };
 
 class PartialScan : public Scan {
@@ -242,6 +244,7 @@ class MatrixScan : public Scan {
   MatrixScan(FuzzyScorer scorer, const Text& query) : scorer_(scorer), query_(query) {}
 
   void run(Span<const Text> choices, int64_t first, Best* best) override {
+    if (choices.size <= kFewPairs) return run_pairs(choices, first, best);
     double scores[kBlock];
     // Small at first: a perfect answer, or a high cutoff, may come early.
     for (int64_t begin = 0, some = kFirstBlock; begin < choices.size && !best->settled();) {
@@ -258,17 +261,31 @@ class MatrixScan : public Scan {
   }
 
  private:
+  // What a matrix sets up takes longer than so few pairs.
+  static constexpr int64_t kFewPairs = 2;
+
+  void run_pairs(Span<const Text> choices, int64_t first, Best* best) {
+    for (int64_t k = 0; k < choices.size && !best->settled(); ++k) {
+      const double cutoff = best->cutoff();
+      const double score = pair_.of(scorer_, query_, choices[k], cutoff);
+      if (!choices[k].missing && score >= cutoff) best->put({score, first + k});
+    }
+  }
+
   static constexpr int64_t kFirstBlock = 32;
   static constexpr int64_t kBlock = 256;
 
   FuzzyScorer scorer_;
   Text query_;
+  FuzzyPair pair_;
 };
 
 std::unique_ptr<Scan> scan_of(FuzzyScorer scorer, const Text& query) {
   switch (scorer) {
     case FuzzyScorer::kRatio:
-      return std::make_unique<RatioScan>(query);
+      return std::make_unique<RatioScan>(query, 100.0);
+    case FuzzyScorer::kQuickRatio:
+      return std::make_unique<RatioScan>(query, 0.0);
     case FuzzyScorer::kPartialRatio:
       return std::make_unique<PartialScan>(query);
     case FuzzyScorer::kTokenSetRatio:

@@ -140,6 +140,15 @@ class MatchTable {
     });
   }
 
+  // The same with `stride` entries from one to the next.
+  void fill(const Text& text, Mask* out, int64_t stride) const {
+    const int64_t size = text.size;
+    with_characters(text, [&](const auto* characters) {
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < size; ++i) out[i * stride] = find(characters[i]);
+    });
+  }
+
  private:
   void add(uint32_t character, Mask bit) {
     if (character < 256) {

@@ -67,6 +67,11 @@ def _rows(x: Any, d: int, name: str) -> Vectors:
     return rows
 
 
+def _require_finite(rows: Vectors) -> None:
+    if not np.isfinite(rows).all():
+        raise ValueError("x has NaN or infinity; such a vector is near to nothing")
+
+
 def _kernel_metric(metric: int) -> Metric:
     if metric not in _KERNEL_METRICS:
         raise ValueError(f"metric is {metric}; give METRIC_INNER_PRODUCT (0) or METRIC_L2 (1)")
@@ -94,11 +99,20 @@ def knn(
     return scores, labels
 
 
+_SHORT, _LONG = 1e-15, 1e15
+
+
 def normalize_L2(x: Vectors) -> None:
     """Divide every row by its length, in place; rows of length 0 stay."""
     if not isinstance(x, np.ndarray) or x.dtype != np.float32 or x.ndim != 2:
         raise ValueError("x must be a float32 array of shape (n, d), since it is changed in place")
-    x[...] = kernels.normalize(x)
+    lengths = np.sqrt(np.einsum("ij,ij->i", x, x))
+    # Squares of a float32 lose what is very small or large; such rows, and those that are refused, are left to the kernel.
+    rest = np.flatnonzero(~((lengths > _SHORT) & (lengths < _LONG)))
+    exact = kernels.normalize(x[rest])
+    lengths[rest] = 1
+    x /= lengths[:, None]
+    x[rest] = exact
 
 
 def omp_set_num_threads(threads: int) -> None:
@@ -202,8 +216,7 @@ class IndexFlat(Index):
     def add(self, x: Any) -> None:
         """Add rows of `x` ``[n, d]``, whose labels follow on the last."""
         rows = _rows(x, self.d, "x")
-        if not np.isfinite(rows).all():
-            raise ValueError("x has NaN or infinity; such a vector is near to nothing")
+        _require_finite(rows)
         needed = self._count + len(rows)
         if needed > len(self._room):
             # Half as many again, so that adding one by one costs what adding all at once does.
@@ -212,6 +225,11 @@ class IndexFlat(Index):
             self._room = room
         self._room[self._count : needed] = rows
         self._count = needed
+
+    def _take(self, rows: Vectors) -> None:
+        """Have these rows themselves, and no others."""
+        _require_finite(rows)
+        self._room, self._count = rows, len(rows)
 
     def reset(self) -> None:
         """Remove all vectors."""
@@ -242,7 +260,8 @@ class IndexFlat(Index):
         labels = np.asarray(key, dtype=np.int64)
         if labels.size and not (labels.min() >= 0 and labels.max() < self._count):
             raise ValueError(f"keys are {labels.min()} to {labels.max()}; labels are 0 to {self._count - 1}")
-        return self._given(self._vectors[labels], x)
+        vectors = self._vectors.take(labels, axis=0)
+        return vectors if x is None else self._given(vectors, x)
 
     @staticmethod
     def _given(vectors: Vectors, x: Vectors | None) -> Vectors:
@@ -266,9 +285,10 @@ class IndexFlat(Index):
             if self.metric_type == METRIC_L2:
                 scores = np.square(scores)
             near = scores < thresh if self.metric_type == METRIC_L2 else scores > thresh
-            lims[begin + 1 : begin + 1 + len(scores)] = near.sum(axis=1)
-            distances.append(scores[near])
-            labels.append(np.nonzero(near)[1].astype(np.int64))
+            found = np.flatnonzero(near)
+            lims[begin + 1 : begin + 1 + len(scores)] = np.count_nonzero(near, axis=1)
+            distances.append(scores.ravel()[found])
+            labels.append((found % max(self._count, 1)).astype(np.int64, copy=False))
         return np.cumsum(lims, dtype=np.uint64), np.concatenate(distances), np.concatenate(labels)
 
 
@@ -341,7 +361,9 @@ class IndexIDMap(Index):
 
     def _named(self, rows: Labels) -> Labels:
         """Put labels in the place of row numbers; -1 stays."""
-        return np.append(self._labels, np.int64(-1))[rows]
+        if rows.size and rows.min() >= 0:
+            return self._labels.take(rows)
+        return np.append(self._labels, np.int64(-1)).take(rows)
 
 
 # The file: four letters, the head, then the vectors (their number of floats first), or the index within and its labels.
@@ -425,7 +447,7 @@ class _Reader:
             )
         index = {METRIC_INNER_PRODUCT: IndexFlatIP, METRIC_L2: IndexFlatL2}[metric](d)
         try:
-            index.add(vectors.reshape(count, d))
+            index._take(vectors.astype(np.float32, copy=False).reshape(count, d))
         except ValueError as error:
             raise self._error(f"cannot be searched: {error}") from error
         return index
@@ -440,7 +462,7 @@ class _Reader:
             )
         index = IndexIDMap(IndexFlat(d, within.metric_type))
         index.index = within
-        index._labels = labels.astype(np.int64)
+        index._labels = labels.astype(np.int64, copy=False)
         return index
 
     def end(self) -> None:
@@ -459,16 +481,25 @@ class _Reader:
         return int(_COUNT.unpack(self._bytes(_COUNT.size))[0])
 
     def _array(self, count: int, dtype: str) -> NDArray[Any]:
-        return np.frombuffer(self._bytes(count * np.dtype(dtype).itemsize), dtype)
+        size = count * np.dtype(dtype).itemsize
+        self._require(size)
+        array = np.empty(count, dtype)
+        if size and self._stream.readinto(array.data.cast("B")) < size:
+            raise self._error("changed while it was read; read it again")
+        self._left -= size
+        return array
 
     def _bytes(self, count: int) -> bytes:
-        if count > self._left:
-            raise self._error(f"ends {count - self._left} bytes before what it says it holds; write it anew")
-        self._left -= count
+        self._require(count)
         content: bytes = self._stream.read(count)
         if len(content) < count:
             raise self._error("changed while it was read; read it again")
+        self._left -= count
         return content
+
+    def _require(self, count: int) -> None:
+        if count > self._left:
+            raise self._error(f"ends {count - self._left} bytes before what it says it holds; write it anew")
 
     def _error(self, message: str) -> DataError:
         return DataError(message, path=self._path)

@@ -25,11 +25,14 @@ class DeviceVectors:
     Parameters
     ----------
     vectors
-        Float32 ``[n, dim]``, not to be changed any more. On the processor they are used where they are, mapped files
+        Float32 or int8 ``[n, dim]``, not to be changed any more. On the processor they are used where they are, mapped files
         included.
     device
         ``"cpu"``, or ``"cuda"`` or ``"cuda:N"`` for a card, to which they are copied when they are first searched, and
         which has its memory back when this object goes; anything else is a `ValueError`.
+
+    scale
+        For int8 vectors: the factor that turns each row into numbers.
 
     Examples
     --------
@@ -38,9 +41,17 @@ class DeviceVectors:
     [[1, 2]]
     """
 
-    def __init__(self, vectors: npt.NDArray[np.float32], device: str = "cpu") -> None:
+    def __init__(
+        self,
+        vectors: npt.NDArray[Any],
+        device: str = "cpu",
+        *,
+        scale: npt.NDArray[np.float32] | None = None,
+    ) -> None:
         self.vectors = vectors
         """The vectors in the processor's memory."""
+        self.scale = scale
+        """Their factors, where they are int8."""
         self.device = device
         """Where they are searched."""
         # Copied when first searched and not before: a corpus that is only read must take no memory of the card.
@@ -67,7 +78,14 @@ class DeviceVectors:
         no room for the vectors.
         """
         scores, indices = top_k(
-            queries, self._placed(), k, metric=metric, offsets=offsets, query_offsets=query_offsets, exclude=exclude
+            queries,
+            self._placed(),
+            k,
+            metric=metric,
+            offsets=offsets,
+            query_offsets=query_offsets,
+            exclude=exclude,
+            scale=self.scale,
         )
         return to_host(scores), to_host(indices)
 

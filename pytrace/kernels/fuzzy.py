@@ -42,6 +42,8 @@ from pytrace.kernels.fuzzy_scorers import (
     process,
     ratio,
     real_cutoff,
+    score_dtype,
+    texts_of,
     token_ratio,
     token_set_ratio,
     token_sort_ratio,
@@ -133,7 +135,7 @@ def cdist(
     >>> cdist(["Ada Foah"], ["Ada", "Accra"], scorer=partial_ratio)
     array([[100.,  50.]], dtype=float32)
     """
-    rows, columns = _texts(queries, processor), _texts(choices, processor)
+    rows, columns = texts_of(queries, processor), texts_of(choices, processor)
     return _score_pairs(
         "fuzzy_cdist", rows, columns, (len(rows), len(columns)), scorer, score_cutoff, score_multiplier, dtype,
         workers, scorer_kwargs, device,
@@ -169,7 +171,7 @@ def cpdist(
     >>> cpdist([sentence, sentence], ["Ada Foah", "Accra"], scorer=partial_ratio)
     array([100.,  40.], dtype=float32)
     """
-    firsts, seconds = _texts(queries, processor), _texts(choices, processor)
+    firsts, seconds = texts_of(queries, processor), texts_of(choices, processor)
     # RapidFuzz raises here, too; zip would drop the longer side's end.
     if len(firsts) != len(seconds):
         raise ValueError(
@@ -236,8 +238,8 @@ def extract(
     # By its method and not by its class: a pandas Series has `items`, but is no Mapping.
     items = getattr(choices, "items", None)
     keyed = None if items is None else list(items())
-    texts = _texts(choices, None) if keyed is None else tuple(text for _, text in keyed)
-    needle, processed = (query, texts) if processor is None else (process(query, processor), _texts(texts, processor))
+    texts = texts_of(choices, None) if keyed is None else tuple(text for _, text in keyed)
+    needle, processed = (query, texts) if processor is None else (process(query, processor), texts_of(texts, processor))
     if number is not None:
         rows = _core.fuzzy_extract(number, needle, processed, limit, score_cutoff)
         best = [(i, score) for _, score, i in rows]
@@ -301,12 +303,7 @@ def _score_pairs(
             f"scorer {getattr(scorer, '__name__', scorer)!r} cannot run on {device!r}; give ratio, partial_ratio or "
             "token_set_ratio of pytrace.kernels.fuzzy, or leave device out"
         )
-    kind: np.dtype[Any] = _FLOAT32
-    if dtype is not None:
-        kind = np.dtype(dtype).newbyteorder("=")  # the core writes the machine's own byte order
-        # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.
-        if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
-            raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
+    kind = score_dtype(dtype, _FLOAT32)
     out = np.empty(shape, kind)
     # Few short texts take microseconds, so this way stays short. The 0 is the score of a pair with a missing text.
     if card is not None:
@@ -345,10 +342,3 @@ def _extract_by(
     scores = [(i, float(scorer(query, text, **options))) for i, text in enumerate(texts) if not is_missing(text)]
     # A stable sort: ties stay in the order of the choices, as in the core.
     return sorted((pair for pair in scores if pair[1] >= least), key=lambda pair: -pair[1])[:limit]
-
-
-def _texts(texts: Iterable[Any], processor: Processor | None) -> tuple[Any, ...]:
-    # A string is iterable, too: its letters would be scored one by one.
-    if isinstance(texts, str | bytes):
-        raise TypeError("one text was given where a list of texts belongs; put it in a list")
-    return tuple(texts) if processor is None else tuple(process(text, processor) for text in texts)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from pytrace import _core
 
@@ -280,3 +283,22 @@ def process(text: Text, processor: Processor) -> Text:
     """Call a processor on a text that is there."""
     # RapidFuzz does not call it on missing texts either, and str.lower would fail on None.
     return text if is_missing(text) else cast("Text", processor(text))
+
+
+def texts_of(texts: Iterable[Any], processor: Processor | None) -> tuple[Any, ...]:
+    """Return texts, processed, as a tuple, which the core can read while others run."""
+    # A string is iterable, too: its letters would be scored one by one.
+    if isinstance(texts, str | bytes):
+        raise TypeError("one text was given where a list of texts belongs; put it in a list")
+    return tuple(texts) if processor is None else tuple(process(text, processor) for text in texts)
+
+
+def score_dtype(dtype: npt.DTypeLike | None, usual: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of a matrix's scores, in the machine's own byte order."""
+    if dtype is None:
+        return usual
+    kind = np.dtype(dtype).newbyteorder("=")
+    # Of real numbers NumPy has more: float16 and, where C's long double is longer, float96 or float128.
+    if kind.kind not in "fiu" or kind.itemsize not in (1, 2, 4, 8) or kind == np.float16:
+        raise TypeError(f"dtype is {kind}; give float32, float64 or an integer type")
+    return kind

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytrace.certify.grounding import RelationReader
+from pytrace.certify.relation_reading import RelationReader
 from pytrace.errors import DeviceUnavailableError
-from pytrace.kernels import DeviceVectors, devices
+from pytrace.kernels import DeviceVectors, devices, top_k
 from pytrace.kernels import device_vectors as kept_vectors
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.fact_store import Relation
@@ -70,6 +70,19 @@ def test_searches_with_every_option_equal_the_processors_and_copy_the_vectors_on
         np.testing.assert_allclose(scores, expected_scores, rtol=1e-5, atol=1e-6)
     assert uploads == [30]
     assert (len(there), there.device, here.device) == (30, "cuda", "cpu")
+
+
+def test_int8_vectors_are_searched_with_their_scales(uploads: list[int]) -> None:
+    random = np.random.default_rng(2)
+    vectors = random.integers(-127, 128, (30, 8), dtype=np.int8)
+    scale = random.random(30, dtype=np.float32) + 0.1
+    queries = random.standard_normal((3, 8), dtype=np.float32)
+    expected_scores, expected_rows = top_k(queries, vectors * scale[:, None], 4)
+    for device in ("cpu", "cuda"):
+        scores, rows = DeviceVectors(vectors, device, scale=scale).top_k(queries, 4)
+        np.testing.assert_array_equal(rows, expected_rows)
+        np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
+    assert uploads == [30]
 
 
 def test_on_the_processor_vectors_are_searched_where_they_lie() -> None:

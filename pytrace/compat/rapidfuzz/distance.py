@@ -1,4 +1,4 @@
-"""``rapidfuzz.distance``: RapidFuzz's own, where it is installed."""
+"""``rapidfuzz.distance``: RapidFuzz's own, where it is installed. `process.cdist` runs most of its scorers on a kernel."""
 
 from __future__ import annotations
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from pytrace import _core
-from pytrace.compat.rapidfuzz import fuzz
+from pytrace.compat.rapidfuzz import edits, fuzz
 from pytrace.compat.rapidfuzz.handing import rapidfuzz
 from pytrace.kernels import fuzzy
 from pytrace.kernels.fuzzy_scorers import NATIVE, Processor, Scorer
@@ -16,8 +14,8 @@ from pytrace.kernels.fuzzy_scorers import NATIVE, Processor, Scorer
 __all__ = ["cdist", "cpdist", "extract", "extractOne", "extract_iter"]
 
 # What a call of microseconds would feel if it were looked up each time.
-_empty, _float32 = np.empty, np.dtype(np.float32)
-_core_extract, _core_cdist = _core.fuzzy_extract, _core.fuzzy_cdist
+_core_extract, _core_matrix, _core_vector = _core.fuzzy_extract, _core.fuzzy_matrix, _core.fuzzy_vector
+_core_edits, _known_edits = _core.edit_matrix, edits.KNOWN
 
 # Our scorers, here and in `pytrace.kernels.fuzzy`, by what the kernels call them.
 _KERNELS: dict[Any, Scorer] = {scorer: scorer for scorer in NATIVE}
@@ -49,7 +47,8 @@ def _known_to_rapidfuzz(scorer: Any) -> Any:
 
 def _collection(choices: Iterable[Any] | Mapping[Any, Any]) -> Any:
     """Return choices that may be read twice."""
-    return list(choices) if isinstance(choices, Iterator) else choices
+    # The first test is for speed: the second asks an abstract class.
+    return list(choices) if type(choices) not in _READ_AT_ONCE and isinstance(choices, Iterator) else choices
 
 
 def cdist(
@@ -69,15 +68,22 @@ def cdist(
     queries, choices = _collection(queries), _collection(choices)
     number = _NUMBERS.get(scorer)
     # The usual call: 1 x 1 takes two microseconds, half of which the way by the kernels' typed front would be.
-    if number is not None and workers > 0 and processor is dtype is score_cutoff is None and not scorer_kwargs:
+    if workers > 0 and processor is dtype is score_cutoff is None and not scorer_kwargs:
         try:
-            rows, columns = tuple(queries), tuple(choices)
-            out = _empty((len(rows), len(columns)), _float32)
-            _core_cdist(rows, columns, number, 0.0, score_multiplier, 0.0, workers, out)
+            if number is not None:
+                return _core_matrix(queries, choices, number, score_multiplier, workers)
+            edit = _known_edits.get(scorer)
+            if edit is not None and score_multiplier == 1 and score_hint is None and queries is not choices:
+                return _core_edits(queries, choices, edit[0], edit[1], workers)
         except (TypeError, ValueError):
             pass  # no texts: the way round says so, or hands them over
-        else:
-            return out
+    edit = None if number is not None else edits.edit_of(scorer)
+    if edit is not None and score_hint is None:
+        matrix = edits.cdist(
+            edit, queries, choices, processor or None, score_cutoff, score_multiplier, dtype, workers, scorer_kwargs
+        )
+        if matrix is not None:
+            return matrix
     return _many(
         "cdist", queries, choices, scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers,
         scorer_kwargs,
@@ -98,6 +104,13 @@ def cpdist(
     scorer_kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
     """``rapidfuzz.process.cpdist``: every query beside the choice at its place, an array of shape (n,)."""
+    queries, choices = _collection(queries), _collection(choices)
+    number = _NUMBERS.get(scorer)
+    if number is not None and workers > 0 and processor is dtype is score_cutoff is None and not scorer_kwargs:
+        try:
+            return _core_vector(queries, choices, number, score_multiplier, workers)
+        except (TypeError, ValueError):
+            pass
     return _many(
         "cpdist", queries, choices, scorer, processor, score_cutoff, score_hint, score_multiplier, dtype, workers,
         scorer_kwargs,

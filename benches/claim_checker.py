@@ -1,0 +1,308 @@
+"""The checker of claims without a model: learn its weights, and cross-validate them on labelled claims.
+
+    python -m benches.claim_checker --data DIR [--folds 5] [--seed 0] [--write]
+
+Labelled sets: FEVER-symmetric (a claim and a sentence, supported or refuted) and WiCE (a claim and the sentences of a web page, supported,
+partially or not). Made ones: sentences of the open corpora and what becomes of them with a negation, another number, another passage's or sentence's name, two names
+that change places, a clause of another passage behind, or beside another passage. Figures of a labelled set are of claims whose fold was not
+learned from (claims that share a text are in one fold), and of weights that were learned from the other set and the made ones alone. `--write`
+learns from all and replaces the shipped weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from pytrace.certify.claims import features as claim_features
+from pytrace.certify.claims.evaluation import auroc, balanced_accuracy, calibration_error, read_labelled
+from pytrace.certify.claims.features import FEATURES, compare
+from pytrace.certify.claims.text_tokens import TextTokens
+from pytrace.certify.claims.tokens import tokens
+from pytrace.certify.claims.weights import ClaimWeights, Logistic
+from pytrace.documents.sentences import split_sentences
+from pytrace.training.made_claims import KINDS, changed
+
+Floats = NDArray[np.float64]
+
+PENALTY = 3.0
+# More of these never speaks for a claim, or never against it; the others may do either.
+HELPS = frozenset(("coverage", "pairs", "opening"))
+EITHER = frozenset(("negation", "length"))
+
+
+class Row(NamedTuple):
+    """A labelled claim beside sentences."""
+
+    claim: str
+    evidence: Sequence[str]
+    label: str  # supported, contradicted or not there
+    title: str
+    group: str
+    kind: str = ""  # of a made claim: what was changed
+
+
+def labelled(data: Path) -> dict[str, list[Row]]:
+    """Read the labelled sets."""
+    sets: dict[str, list[Row]] = {}
+    for name in ("fever-symmetric", "wice"):
+        rows = list(read_labelled(data / "claims" / f"{name}-dev.jsonl"))
+        evidence = [row.documents[0].sentences if row.documents else () for row in rows]
+        groups = joined(
+            [(row.text, *(of_row if len(of_row) == 1 else ())) for row, of_row in zip(rows, evidence, strict=True)]
+        )
+        sets[name] = [
+            Row(row.text, of_row, row.label, "", f"{name} {group}")
+            for row, of_row, group in zip(rows, evidence, groups, strict=True)
+        ]
+    return sets
+
+
+def joined(keys: Sequence[tuple[str, ...]]) -> list[int]:
+    """Give rows numbers such that those with a text in common have one number."""
+    parent = list(range(len(keys)))
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            row = parent[row]
+        return row
+
+    first: dict[str, int] = {}
+    for row, texts in enumerate(keys):
+        for text in texts:
+            parent[root(row)] = root(first.setdefault(text, row))
+    return [root(row) for row in range(len(keys))]
+
+
+def made(data: Path, rng: random.Random, *, most: int) -> list[Row]:
+    """Make claims of sentences of the open corpora, and change them."""
+    rows: list[Row] = []
+    for name in ("hotpotqa-train", "musique-train", "2wiki"):
+        lines = (data / "open" / name / "corpus.jsonl").read_text("utf-8").splitlines()
+        passages = [json.loads(line) for line in rng.sample(lines, min(most, len(lines)))]
+        texts = [split_sentences(passage["text"]) for passage in passages]
+        for number, (passage, sentences) in enumerate(zip(passages, texts, strict=True)):
+            other = texts[number - 1]
+            if not sentences or not other:
+                continue
+            group = f"{name} {passage['id']}"
+            sentence = rng.choice(sentences)
+            for claim, kind in changed(sentence, rng.choice(other), sentences, passage["title"], rng):
+                rows.append(Row(claim, sentences, KINDS[kind], passage["title"], group, kind))
+            elsewhere = passages[number - 1]["title"]
+            rows.append(Row(sentence, other, KINDS["elsewhere"], elsewhere, group, "elsewhere"))
+    return rows
+
+
+def measure(rows: Sequence[Row]) -> Floats:
+    """Return the features of each row ``[n, n_features]``."""
+    measured = []
+    for row in rows:
+        text = TextTokens(row.evidence, [row.title] * len(row.evidence))
+        claim = tokens(row.claim)
+        chosen = text.choose(claim)
+        title = text.title(chosen[0]) if chosen else ()
+        measured.append(compare(claim, [text.sentence(number) for number in chosen], title).features)
+    return np.array(measured)
+
+
+# How the sign of each weight is bound where the score is that of support; the bias is free.
+SIGNS = [(None, None) if name in EITHER else (0, None) if name in HELPS else (None, 0) for name in FEATURES] + [
+    (None, None)
+]
+
+
+# The same where it is that of contradiction: evidence that speaks of the same things, and differs.
+DIFFERS = frozenset(
+    [
+        "coverage",
+        "pairs",
+        "negated",
+        "refused",
+        "opposite",
+        "swapped",
+        "other_numbers",
+        "other_number",
+        "other_name",
+        "other_word",
+        "exactly_negated",
+        "exactly_swapped",
+        "exactly_numbered",
+        "exactly_other",
+    ]
+)
+CONTRADICTING = [
+    (0, None) if name in DIFFERS else (None, 0) if name.startswith("missing") else (None, None) for name in FEATURES
+] + [(None, None)]
+
+
+def fit(
+    features: Floats, wanted: NDArray[np.bool_], weights: Floats, bounds: Sequence[tuple[float | None, float | None]]
+) -> Logistic:
+    """Learn a logistic score, each row by its weight."""
+    scale = features.std(axis=0)
+    scale[scale == 0] = 1
+    x = np.hstack([features / scale, np.ones((len(features), 1))])
+    sign = np.where(wanted, 1.0, -1.0)
+
+    def loss(beta: Floats) -> tuple[float, Floats]:
+        margin = sign * (x @ beta)
+        value = weights @ np.logaddexp(0, -margin) + PENALTY * beta[:-1] @ beta[:-1] / 2
+        slope = -(weights * sign / (1 + np.exp(np.clip(margin, -50, 50)))) @ x
+        slope[:-1] += PENALTY * beta[:-1]
+        return float(value), slope
+
+    if not wanted.any() or wanted.all():
+        raise SystemExit("all claims have one label; nothing can be learned")
+    beta = minimize(loss, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", bounds=bounds).x
+    return Logistic(dict(zip(FEATURES, (beta[:-1] / scale).tolist(), strict=True)), float(beta[-1]))
+
+
+class Measured(NamedTuple):
+    """The features of a set's claims."""
+
+    features: Floats
+    labels: NDArray[np.str_]
+    groups: NDArray[np.str_]
+    kinds: NDArray[np.str_]
+    share: float = 1.0
+
+    def only(self, rows: NDArray[np.bool_]) -> Measured:
+        """Return some of the rows."""
+        return Measured(self.features[rows], self.labels[rows], self.groups[rows], self.kinds[rows], self.share)
+
+
+# Made claims are easier than written ones, and of a few kinds: they count less.
+MADE = 0.5
+
+
+def learn(parts: Sequence[Measured], made_by: str = "") -> ClaimWeights:
+    """Learn both scores, of each part as much as of the others, and of supported claims as much as of others."""
+    features = np.vstack([part.features for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
+
+    def balanced(chosen: Sequence[NDArray[np.bool_]], positive: str) -> Floats:
+        weights: list[Floats] = []
+        for part, rows in zip(parts, chosen, strict=True):
+            yes = (part.labels == positive) & rows
+            no = (part.labels != positive) & rows
+            each = np.zeros(len(rows))
+            share = 300 * part.share
+            for side in (yes, no):
+                kinds = set(part.kinds[side].tolist())
+                for kind in kinds:
+                    of_kind = side & (part.kinds == kind)
+                    each[of_kind] = share / len(kinds) / of_kind.sum()
+            weights.append(each)
+        return np.concatenate(weights)
+
+    every = [np.ones(len(part.labels), dtype=bool) for part in parts]
+    supported = fit(features, labels == "supported", balanced(every, "supported"), SIGNS)
+    # Of sets that have both: else what tells the sets apart would tell contradiction.
+    both = [part for part in parts if {"contradicted", "not there"} <= {*part.labels.tolist()}]
+    contradicted = Logistic(dict.fromkeys(FEATURES, 0.0), 0.0)
+    if both:
+        features = np.vstack([part.features for part in both])
+        labels = np.concatenate([part.labels for part in both])
+        parts = both
+        wrong = [part.labels != "supported" for part in both]
+        weights = balanced(wrong, "contradicted")
+        contradicted = fit(features, labels == "contradicted", weights, CONTRADICTING)
+    return ClaimWeights(supported, contradicted, made_by)
+
+
+def told(probabilities: Floats, labels: NDArray[np.str_]) -> str:
+    wanted = labels == "supported"
+    found = probabilities >= 0.5
+    missed = float((~found & ~wanted).sum())
+    f1 = 2 * missed / max(1.0, float((~found).sum() + (~wanted).sum()))
+    return (
+        f"{100 * balanced_accuracy(found, wanted):.1f} | {auroc(probabilities, wanted):.3f} | {100 * f1:.1f} | "
+        f"{calibration_error(probabilities, wanted):.3f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the evaluation data: claims/ and open/")
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    sets: dict[str, list[Row]] = {**labelled(options.data), "made": made(options.data, rng, most=400)}
+    parts: dict[str, Measured] = {}
+    for name, rows in sets.items():
+        begun = time.perf_counter()
+        features = measure(rows)
+        took = time.perf_counter() - begun
+        sentences = sum(len(row.evidence) for row in rows)
+        print(
+            f"{name}: {len(rows)} claims, {len(rows) / took:.0f} a second, one thread, {sentences / len(rows):.1f} sentences read for each"
+        )
+        parts[name] = Measured(
+            features,
+            np.array([row.label for row in rows]),
+            np.array([row.group for row in rows]),
+            np.array([row.kind for row in rows]),
+            MADE if name == "made" else 1.0,
+        )
+    print(
+        "\n| set | learned from | balanced accuracy % | AUROC | F1 of unsupported % | calibration error |\n| --- | --- | --- | --- | --- | --- |"
+    )
+    for name, part in parts.items():
+        others = [other for key, other in parts.items() if key != name]
+        print(
+            f"| {name} | the other sets | {told(learn(others).supported.probabilities(part.features), part.labels)} |"
+        )
+        groups = sorted(set(part.groups.tolist()))
+        random.Random(options.seed).shuffle(groups)
+        fold_of = {group: number % options.folds for number, group in enumerate(groups)}
+        folds = np.array([fold_of[group] for group in part.groups.tolist()])
+        probabilities = np.zeros(len(folds))
+        for fold in range(options.folds):
+            rest = folds != fold
+            learned = learn([*others, part.only(rest)])
+            probabilities[~rest] = learned.supported.probabilities(part.features[~rest])
+        print(f"| {name} | the other sets and other folds | {told(probabilities, part.labels)} |")
+    weights = learn(list(parts.values()), f"python -m benches.claim_checker --seed {options.seed} --write")
+    made_part = parts["made"]
+    supported = weights.supported.probabilities(made_part.features)
+    print("\nof all sets: " + ", ".join(f"{n} {w:.2f}" for n, w in weights.supported.features.items()))
+    print("contradicted: " + ", ".join(f"{n} {w:.2f}" for n, w in weights.contradicted.features.items()))
+    for name, part in parts.items():
+        yes = weights.supported.probabilities(part.features)
+        no = weights.contradicted.probabilities(part.features)
+        for label in sorted({*part.labels.tolist()} - {"supported"}):
+            chosen = (part.labels == label) & (yes < 0.5)
+            share = 100 * (no[chosen] >= 0.5).mean()
+            print(
+                f"{name}: of {chosen.sum()} claims found unsupported that are {label}, {share:.1f} % found contradicted"
+            )
+    for kind, label in KINDS.items():
+        chosen = made_part.kinds == kind
+        print(
+            f"made, {kind} ({label}): {chosen.sum()}, {100 * (supported[chosen] >= 0.5).mean():.1f} % taken for supported"
+        )
+    if options.write:
+        path = Path(claim_features.__file__).with_name("weights.json")
+        rounded: Any = msgspec.to_builtins(weights)
+        for part_name in ("supported", "contradicted"):
+            score = rounded[part_name]
+            score["features"] = {key: round(value, 4) for key, value in score["features"].items()}
+            score["bias"] = round(score["bias"], 4)
+        path.write_text(json.dumps(rounded, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
