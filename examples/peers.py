@@ -2,19 +2,25 @@
 
     pytrace eval dense rrf --system examples.peers:Bm25s --system examples.peers:LlamaIndexVectors --data questions.jsonl --index papers.index
 
-Those that search by vectors get pytrace's own encoder, so that it is the retrieval that is compared.
+Those that search by vectors get pytrace's own encoder, so that it is the retrieval that is compared. HippoRAG and LightRAG make graphs
+with a language model: that of the OpenAI-compatible server at ``OPENAI_BASE_URL``, which is asked for ``OPENAI_MODEL``.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from pytrace import Document, load
 
 COUNT = 20
+MODEL = os.environ.get("OPENAI_MODEL", "local")
+WRITTEN = 400  # tokens that a language model may write at once; small ones do not end by themselves
 
 
 @cache
@@ -153,3 +159,94 @@ class Txtai(Retriever):
 
     def search(self, question: str, count: int) -> list[str]:
         return [name for name, _ in self.embeddings.search(question, count)]
+
+
+class HippoRag(Retriever):
+    """HippoRAG 2 (``pip install hipporag 'pyarrow<20'``): facts that a language model extracts and chooses from, and walks on their graph.
+
+    It calls `eval` on what the model writes, which follows what your documents say: run it on texts that you trust.
+    """
+
+    def index(self, documents: Sequence[Document]) -> None:
+        hipporag = importlib.import_module("hipporag.HippoRAG")
+        settings = importlib.import_module("hipporag.utils.config_utils").BaseConfig(max_new_tokens=WRITTEN)
+        # It knows encoders by a few names only.
+        hipporag._get_embedding_model_class = lambda **_: _HippoRagEncoder
+        self.ids = {text_of(document): document.id for document in documents}
+        self.rag = hipporag.HippoRAG(
+            settings,
+            save_dir=tempfile.mkdtemp(),
+            llm_model_name=MODEL,
+            llm_base_url=os.environ["OPENAI_BASE_URL"],
+            embedding_model_name="pytrace",
+        )
+        self.rag.index(list(self.ids))
+
+    def search(self, question: str, count: int) -> list[str]:
+        return [self.ids[text] for text in self.rag.retrieve([question], num_to_retrieve=count)[0].docs]
+
+
+class _HippoRagEncoder:
+    def __init__(self, **_: Any) -> None: ...
+
+    def batch_encode(self, texts: str | list[str], instruction: str = "", **_: Any) -> Any:
+        return encoder().encode(
+            [texts] if isinstance(texts, str) else texts, kind="query" if instruction else "passage"
+        )
+
+
+class LightRag(Retriever):
+    """LightRAG (``pip install lightrag-hku openai``): a graph of what a language model extracts, and the passages' vectors."""
+
+    mode = "mix"
+
+    def index(self, documents: Sequence[Document]) -> None:
+        from lightrag import LightRAG
+        from lightrag.llm.openai import openai_complete_if_cache
+        from lightrag.utils import EmbeddingFunc, Tokenizer, always_get_an_event_loop
+
+        async def embed(texts: list[str], context: str = "document") -> Any:
+            return encoder().encode(list(texts), kind="query" if context == "query" else "passage")
+
+        passages = {text_of(document): document.id for document in documents}  # it refuses a text that it has
+        self.ids = list(passages.values())
+        self.rag = LightRAG(
+            working_dir=tempfile.mkdtemp(),
+            llm_model_func=partial(openai_complete_if_cache, MODEL, base_url=os.environ["OPENAI_BASE_URL"]),
+            llm_model_kwargs={"max_tokens": WRITTEN, "temperature": 0},
+            default_llm_timeout=600,
+            entity_extraction_use_json=True,
+            embedding_func=EmbeddingFunc(encoder().dimension, embed, supports_asymmetric=True),
+            tokenizer=Tokenizer("pieces", _Pieces()),
+        )
+        loop = always_get_an_event_loop()
+        loop.run_until_complete(self.rag.initialize_storages())
+        self.rag.insert(list(passages), file_paths=[f"{i}.txt" for i in range(len(passages))])
+        # It does not raise what goes wrong with a passage.
+        states = loop.run_until_complete(self.rag.get_processing_status())
+        if states.get("processed") != len(passages):
+            raise RuntimeError(f"LightRAG took in only some of {len(passages)} passages: {states}")
+
+    def search(self, question: str, count: int) -> list[str]:
+        from lightrag import QueryParam
+
+        found = self.rag.query_data(question, QueryParam(mode=self.mode, chunk_top_k=count, enable_rerank=False))
+        chunks = found.get("data", {}).get("chunks", [])
+        return list(dict.fromkeys(self.ids[int(chunk["file_path"].removesuffix(".txt"))] for chunk in chunks))
+
+
+class LightRagHybrid(LightRag):
+    """LightRAG's graph alone."""
+
+    mode = "hybrid"
+
+
+class _Pieces:
+    """Tokens of four characters each: LightRAG would download its own tokenizer."""
+
+    def encode(self, content: str) -> list[int]:
+        pieces = (content[start : start + 4] for start in range(0, len(content), 4))
+        return [int.from_bytes(piece.encode("utf-32-le"), "little") for piece in pieces]
+
+    def decode(self, tokens: list[int]) -> str:
+        return "".join(token.to_bytes(16, "little").decode("utf-32-le").rstrip("\0") for token in tokens)

@@ -205,7 +205,8 @@ class KnowledgeQuery(msgspec.Struct, frozen=True):
     `place` is the thought's place in its chain, from 0, that `question` verifies (-1: the question to be answered itself).
     `written` is the generator's text, `sparql` what was run of it on `store`, with entities in the place of `links`: (mention,
     key, score from 0 to 1). `refused` are queries tried before, each with the reason. `values` are what the query asked for, by
-    name; `outcome` says how it ended, and `reason` why it gave nothing or not all.
+    name; `outcome` says how it ended, and `reason` why it gave nothing or not all. `statement` is a sentence for what no triple
+    states: the number of a COUNT, the yes or no of an ASK.
     Source: Chain of Knowledge, section 3.
     """
 
@@ -220,6 +221,7 @@ class KnowledgeQuery(msgspec.Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     outcome: Literal["answered", "empty", "stopped", "refused"] = "refused"
     reason: str = ""
+    statement: str = ""
 
 
 class GraphCounts(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from pytrace.records import Answer, Evidence, Question
 QUESTIONS = [Question(f"q{i}", f"Question {i}?", (f"{i} \ud800",), supporting_documents=("d",)) for i in range(11)]
 SIZES = {"one": 1, "four": 4}
 # Seconds in which anything should have happened.
-WAIT = 60.0
+WAIT = 180.0
 
 
 class Unpicklable(PytraceError):

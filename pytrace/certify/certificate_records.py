@@ -11,14 +11,14 @@ from pytrace.records import Triple
 Path = tuple[Triple, ...]
 """A reasoning path: triples by the keys of a knowledge base, from the question's entity to the answer."""
 
-ResponseKind = Literal["faithful", "unfaithful", "abstained", "unstructured"]
-"""The four kinds of section 4 of the paper."""
+ResponseKind = Literal["faithful", "unfaithful", "undecided", "abstained", "unstructured"]
+"""The four kinds of section 4 of the paper, and undecided: steps that the graph says nothing about, and nothing against the others."""
 
 ErrorKind = Literal["factual", "incoherent", "answer"]
 """Why a response is unfaithful, in the order in which it is looked at (Algorithm 2)."""
 
 StepStatus = Literal["supported", "unsupported", "undecided"]
-"""Whether the graph has a step: undecided where the step does not speak of two entities that the graph knows."""
+"""Whether the graph has a step: unsupported where it says otherwise, undecided where it says nothing of the step's entities or relation."""
 
 
 class GoldQuestion(msgspec.Struct, frozen=True):
@@ -69,6 +69,7 @@ class Match(msgspec.Struct, frozen=True):
     )
     nearest_relation: str = ""  # the one that the step sounds most like
     nearest_cosine: float | None = None
+    objection: str = ""  # what the step says against it though it names all of it: the other way round, not so, or more
 
 
 class CertifiedStep(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ class Certificate(msgspec.Struct, frozen=True):
 
     `answer` is what the response concludes, `answer_correct` whether a gold answer is in it or it in one (None: no gold
     answers known). `reached` is the name of the entity that the steps end at. `edit_distance` counts the steps to add,
-    remove or replace to have the nearest gold path, and `edit_rate` is the share of columns of their alignment that
+    remove or replace to have the nearest gold path (by the paper's rule: to add or remove, so that a step to replace counts twice), and `edit_rate` is the share of columns of their alignment that
     differ (both None: no gold path, or no steps). `reason` says in words why the response is of its kind.
     """
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -24,14 +24,16 @@ from pytrace.certify.certificate_records import (
 from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
 from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
 from pytrace.certify.verdicts import Walk, walk
-from pytrace.errors import InputError
 from pytrace.kernels.alignment import align_batch
-from pytrace.kg import KnowledgeBase, normal_form, verbalise
+from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.models.encoders.encoder import Encoder
-from pytrace.records import Answer, Chain, Document, TextUnit, Triple, Unit
+from pytrace.reader.thinking import is_all_thinking
+from pytrace.records import Triple
 
 # Responses whose steps are encoded and compared together: enough to fill the kernels, few enough to hold.
 _AT_ONCE = 4096
+# Choices among entities of the same names that are walked along for one response.
+_MOST_WAYS = 256
 
 
 class Certifier:
@@ -46,7 +48,8 @@ class Certifier:
     settings
         When a step counts as a fact.
     steps
-        What counts as a step of a response: see `pytrace.certify.response_parsing.parse_response`.
+        What counts as a step of a response: see `pytrace.certify.response_parsing.parse_response`. By the paper's rule, "auto" is
+        "numbered".
 
     Examples
     --------
@@ -66,12 +69,14 @@ class Certifier:
         encoder: Encoder,
         settings: GroundingSettings | None = None,
         *,
-        steps: StepForm = "numbered",
+        steps: StepForm = "auto",
     ) -> None:
         self.settings = settings or GroundingSettings()
+        self._strict = self.settings.rule == "strict"
         self._base = base
         self._grounder = Grounder(base, encoder, self.settings)
-        self._form = steps
+        # The paper's responses have numbered steps (appendix C.5).
+        self._form: StepForm = "numbered" if steps == "auto" and not self._strict else steps
 
     def certify(self, responses: Iterable[Response]) -> Iterator[Certificate]:
         """Certify responses, some thousand at a time, so that a file of any length can be streamed.
@@ -111,28 +116,35 @@ class Certifier:
 
     def _judge(self, response: Response, parsed: ParsedResponse, grounded: list[Grounding]) -> _Judgement:
         if parsed.form != "structured":
-            return _Judgement(parsed.form, None, _WHY_NOT[parsed.form], grounded, walk([]), "")
+            return _Judgement(parsed.form, None, _why_not(response, parsed), grounded, walk([]), "")
         topics = self._topics(response)
-        walked = walk([self._ends(grounding) for grounding in grounded], topics)
+        compared = self._compared(response, topics) if self._strict else ()
+        grounded, walked = self._walk(grounded, topics, compared)
         gold = self._gold_forms(response)
-        names = self._names(walked.ends)
+        names = self._names(walked.ends | walked.starts)
         # Of several entities that the walk can end at, the one that is wanted.
         wanted = gold or {normal_form(parsed.answer)}
         reached = next((name for name in names if normal_form(name) in wanted), names[0] if names else "")
         judged = grounded, walked, reached
-        failed = [number for number, grounding in enumerate(grounded, 1) if grounding.status != "supported"]
+        numbered = list(enumerate(grounded, 1))
+        # The paper knows no step that a graph cannot decide: each below the threshold is an error (Algorithm 2).
+        wrong_statuses = {"unsupported"} if self._strict else {"unsupported", "undecided"}
+        failed = [number for number, grounding in numbered if grounding.status in wrong_statuses]
         if failed:
-            steps = f"step {failed[0]}" if len(failed) == 1 else f"steps {', '.join(map(str, failed))}"
-            reason = f"{steps} of {len(grounded)}: no fact of the graph says so"
+            reason = f"{_steps(failed)} of {len(grounded)}: no fact of the graph says so"
             return _Judgement("unfaithful", "factual", reason, *judged)
+        open_steps = [number for number, grounding in numbered if grounding.status == "undecided"]
+        facts = "all steps are facts" if not open_steps else "no step is against the graph"
         if not walked.coherent:
             number = walked.follows.index(False) + 1
             before = f"where step {number - 1} ended" if number > 1 else "an entity of the question"
-            reason = f"all steps are facts, but step {number} does not go on from {before}"
+            reason = f"{facts}, but step {number} does not go on from {before}"
             return _Judgement("unfaithful", "incoherent", reason, *judged)
-        if not topics and gold and self._runs_backwards(response, grounded[0], walked, gold):
-            reason = "all steps are facts, but they lead from the answer back to the question"
-            return _Judgement("unfaithful", "incoherent", reason, *judged)
+        if open_steps:
+            reason = f"{_steps(open_steps)} of {len(grounded)}: the graph cannot tell; it says nothing against the rest"
+            return _Judgement("undecided", None, reason, *judged)
+        if walked.starts:
+            return _Judgement(*self._compare(parsed, gold, walked, names), *judged)
         wrong = ""
         if walked.strays:
             about = " or ".join(self._names(topics)[:3])
@@ -147,16 +159,67 @@ class Certifier:
         reason = f"all {len(grounded)} steps are facts of the graph, hang together and lead to {reached}"
         return _Judgement("faithful", None, reason, *judged)
 
-    def _ends(self, grounding: Grounding) -> tuple[int, int] | None:
+    def _compare(
+        self, parsed: ParsedResponse, gold: set[str], walked: Walk[int], names: Sequence[str]
+    ) -> tuple[ResponseKind, ErrorKind | None, str]:
+        """Judge a response whose steps, all of them facts, lead from several entities of the question."""
+        chains = f"all {len(walked.follows)} steps are facts of the graph, in chains from {' and '.join(self._names(walked.starts)[:4])}"
+        if gold and not answers_match(parsed.answer, tuple(gold)):
+            return "unfaithful", "answer", f"{chains}, but {parsed.answer!r} is no gold answer"
+        # Which of the two is older, or whether they are alike, no fact says.
+        if not gold and not answers_match(parsed.answer, tuple(names)):
+            return "undecided", None, f"{chains}; whether {parsed.answer!r} follows from them, the graph cannot tell"
+        return "faithful", None, f"{chains}; that its answer follows from their comparison is not checked"
+
+    def _compared(self, response: Response, topics: set[int]) -> set[int]:
+        """Return the entities of the question, where it names several: a chain may begin at each."""
+        named = self._base.columns.mentions.find([response.question])[0]
+        entities = topics | {entity for mention in named for entity in mention.entities}
+        return entities if len(topics) > 1 or len(named) > 1 else set()
+
+    def _walk(
+        self, grounded: list[Grounding], topics: Collection[int], compared: Collection[int]
+    ) -> tuple[list[Grounding], Walk[int]]:
+        """Walk along the triples of steps: of entities of one name, along those that hang together, if any do."""
+        ways = itertools.islice(itertools.product(*(grounding.alike or (None,) for grounding in grounded)), _MOST_WAYS)
+        chosen: tuple[list[Grounding], Walk[int]] | None = None
+        for numbers in ways:
+            way = [self._with_number(*each) for each in zip(grounded, numbers, strict=True)]
+            ends = [self._ends(grounding) for grounding in way]
+            walked = walk([each for row in ends for each in row], topics, compared=compared)
+            # A step that states several facts goes on if each of them does.
+            left = iter(walked.follows)
+            follows = tuple(all(list(islice(left, len(row)))) for row in ends)
+            if chosen is None or (walked.coherent and not walked.strays):
+                chosen = way, msgspec.structs.replace(walked, follows=follows)
+            if walked.coherent and not walked.strays:
+                break
+        assert chosen is not None  # there is always the way of the best triples
+        return chosen
+
+    def _with_number(self, grounding: Grounding, number: int | None) -> Grounding:
+        if number is None or grounding.match is None or grounding.match.number == number:
+            return grounding
+        match = msgspec.structs.replace(grounding.match, number=number, triple=self._base.named(number))
+        return grounding._replace(match=match)
+
+    def _ends(self, grounding: Grounding) -> list[tuple[int, int] | None]:
+        """Return head and tail of each triple that a step states, None where it states none."""
         if grounding.status != "supported" or grounding.match is None:
-            return None
-        head, _, tail = self._base.columns.triples[grounding.match.number].tolist()
-        return head, tail
+            return [None]
+        rows = self._base.columns.triples[[match.number for match in (grounding.match, *grounding.also)]]
+        return [(head, tail) for head, _, tail in rows.tolist()]
 
     def _topics(self, response: Response) -> set[int]:
-        """Return the entities that the question starts from, as far as the data tell."""
+        """Return the entities that the question starts from: as the data tell, else those that it names."""
         keys = list(response.topics) or [start for path in response.paths if (start := path_start(path))]
-        return {number for key in keys if (number := self._base.entity(key)) is not None}
+        if keys:
+            return {number for key in keys if (number := self._base.entity(key)) is not None}
+        return {
+            entity
+            for mention in self._base.columns.mentions.find([response.question])[0]
+            for entity in mention.entities
+        }
 
     def _gold_forms(self, response: Response) -> set[str]:
         forms = set()
@@ -170,39 +233,34 @@ class Certifier:
     def _names(self, entities: Iterable[int]) -> list[str]:
         return [self._base.columns.entity_names[number] for number in sorted(entities)]
 
-    def _runs_backwards(self, response: Response, first: Grounding, walked: Walk[int], gold: set[str]) -> bool:
-        """Say whether a walk whose start is not known leads from a gold answer to an entity that the question names."""
-        mentions = self._base.columns.mentions.find([response.question])[0]
-        named = {entity for mention in mentions for entity in mention.entities}
-        starts, ends = (
-            set(map(normal_form, self._names(entities))) for entities in (self._ends(first) or (), walked.ends)
-        )
-        return bool(starts & gold) and not ends & gold and bool(walked.ends & named)
-
     def _edits(self, gold: Sequence[Sequence[Path]], grounded: Sequence[Sequence[Grounding]]) -> list[_Edit | None]:
         """Align each path of steps with its gold paths: Algorithm 3, for all responses in one call."""
         chosen = [number for number, steps in enumerate(grounded) if steps and any(gold[number])]
         edits: list[_Edit | None] = [None] * len(gold)
         if not chosen:
             return edits
-        candidates = [[self._symbol(step, place) for place, step in enumerate(grounded[number])] for number in chosen]
+        candidates = [
+            [symbol for place, step in enumerate(grounded[number]) for symbol in self._symbols(step, place)]
+            for number in chosen
+        ]
         references = [[path for path in gold[number] if path] for number in chosen]
         paths = [path for group in references for path in group]
         symbols = [[_undirected(triple) for triple in path] for path in paths]
         groups = [0, *itertools.accumulate(map(len, references))]
-        # No credit for a match and 1 off for each edit: the score is the edit distance of Algorithm 3, negated.
-        aligned = align_batch(candidates, symbols, groups, match=0, mismatch=-1, gap=-1)
+        # No credit for a match and 1 off for each edit: the score is the edit distance of Algorithm 3, negated. The paper (appendix C.3)
+        # has steps added and removed, so that one in the place of another is two edits.
+        aligned = align_batch(candidates, symbols, groups, match=0, mismatch=-1 if self._strict else -2, gap=-1)
         for number, best, score, identity in zip(
             chosen, aligned.best.tolist(), aligned.scores.tolist(), aligned.identity.tolist(), strict=True
         ):
             edits[number] = _Edit(-round(score), 1 - identity, paths[best])
         return edits
 
-    def _symbol(self, grounding: Grounding, place: int) -> Hashable:
-        """Return what stands for a step in an alignment: its triple whatever its direction, or something like no other."""
+    def _symbols(self, grounding: Grounding, place: int) -> list[Hashable]:
+        """Return what stands for a step in an alignment: its triples whatever their directions, or something like no other."""
         if grounding.status != "supported" or grounding.match is None:
-            return place
-        return _undirected(self._base.triple(grounding.match.number))
+            return [place]
+        return [_undirected(self._base.triple(match.number)) for match in (grounding.match, *grounding.also)]
 
     def _certificate(
         self, response: Response, parsed: ParsedResponse, verdict: _Judgement, edit: _Edit | None
@@ -242,7 +300,9 @@ class Certifier:
         match = grounding.match
         if match is None:
             return "the graph has nothing to compare it with"
-        fact = f"{match.triple.head} – {match.triple.relation} – {match.triple.tail}"
+        fact = " and ".join(
+            f"{each.triple.head} – {each.triple.relation} – {each.triple.tail}" for each in (match, *grounding.also)
+        )
         if grounding.status == "supported":
             gap = "" if follows else ", but does not go on from where the step before ended"
             return f"says the fact {fact} (score {match.score:.2f}){gap}"
@@ -250,9 +310,11 @@ class Certifier:
         known = [self._base.columns.entity_names[number] for number in grounding.mentioned]
         if grounding.status == "undecided":
             about = (
-                f"of the graph's entities it names word for word only {known[0]}"
+                f"it knows {', '.join(known[:4])}, but nothing of what the step says of them"
+                if len(known) > 1
+                else f"of the graph's entities the step names word for word only {known[0]}"
                 if known
-                else "it names no entity of the graph word for word"
+                else "the step names no entity of the graph word for word"
             )
             return f"the graph cannot tell: {about}; the nearest fact is {fact}, but {lacks}"
         return f"the graph has no such fact of {', '.join(known[:4])}; the nearest is {fact}, but {lacks}"
@@ -273,10 +335,19 @@ class _Edit(NamedTuple):
     path: Path
 
 
-_WHY_NOT = {
-    "abstained": "the response declines to answer",
-    "unstructured": "the response has no numbered steps that end in an answer",
-}
+def _steps(numbers: Sequence[int]) -> str:
+    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(map(str, numbers))}"
+
+
+def _why_not(response: Response, parsed: ParsedResponse) -> str:
+    """Say why a response is not structured."""
+    if parsed.form == "abstained":
+        return "the response declines to answer"
+    if is_all_thinking(response.text):
+        return "the response ends before its thinking does"
+    if parsed.steps:
+        return 'the response has no conclusion that names an answer, such as "So the answer is …" or "Answer: …"'
+    return "the response has no steps that lead to an answer"
 
 
 def _lacks(match: Match, settings: GroundingSettings) -> str:
@@ -300,6 +371,8 @@ def _lacks(match: Match, settings: GroundingSettings) -> str:
             f"the step sounds more like {match.nearest_relation!r} (cosine {match.nearest_cosine:.2f}) than like "
             f"{match.triple.relation!r} ({match.relation_cosine:.2f}, at most {settings.relation_margin:.2f} less is needed)"
         )
+    if match.objection:
+        parts.append(match.objection)
     return " and ".join(parts)
 
 
@@ -320,59 +393,3 @@ def path_end(path: Path) -> str:
 def _free_end(usual: str, other: str, neighbour: Path) -> str:
     shared = {key for triple in neighbour for key in (triple.head, triple.tail)}
     return other if usual in shared and other not in shared else usual
-
-
-def certify_answer(
-    base: KnowledgeBase,
-    encoder: Encoder,
-    answer: Answer,
-    settings: GroundingSettings | None = None,
-    *,
-    answers: Sequence[str] = (),
-    documents: Sequence[Document] = (),
-) -> list[Certificate]:
-    """Certify what an answer rests on: the chains that it was found along, or the thoughts of a method that thinks.
-
-    Of `documents` the steps of a chain say where they stand.
-    """
-    # A triple becomes the step "head relation tail.", a sentence or a document of a chain the step "title: sentence",
-    # so that its "it" and "the company" are named.
-    evidence = answer.evidence
-    if evidence.chains:
-        paths = [tuple(map(_step, chain.units)) for chain in evidence.chains]
-        names = [f"chain {number}" for number in range(1, len(paths) + 1)]
-    elif evidence.reasoning.rationale:
-        paths, names = [evidence.reasoning.rationale], ["thoughts"]
-    else:
-        raise InputError(
-            f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "
-            "trace-doc, cot, cot-sc or verify-and-edit"
-        )
-    responses = [
-        Response(name, answer.question, "\n".join(path), tuple(answers))
-        for name, path in zip(names, paths, strict=True)
-    ]
-    parsed = [ParsedResponse("structured" if path else "unstructured", path, answer.text) for path in paths]
-    certificates = Certifier(base, encoder, settings).certify_parsed(responses, parsed)
-    by_id = {document.id: document for document in documents}
-    return [
-        _with_sources(certificate, chain, by_id) for certificate, chain in zip_longest(certificates, evidence.chains)
-    ]
-
-
-def _with_sources(certificate: Certificate, chain: Chain | None, documents: Mapping[str, Document]) -> Certificate:
-    if chain is None or len(chain.units) != len(certificate.steps):
-        return certificate
-    steps = [
-        msgspec.structs.replace(step, source=documents[unit.document_id].citation(unit.sentence))
-        if unit.document_id in documents
-        else step
-        for step, unit in zip(certificate.steps, chain.units, strict=True)
-    ]
-    return msgspec.structs.replace(certificate, steps=tuple(steps))
-
-
-def _step(unit: Unit) -> str:
-    if isinstance(unit, TextUnit):
-        return f"{unit.title}: {unit.body}"
-    return verbalise(unit.head, unit.relation, unit.tail)

@@ -31,6 +31,9 @@ from pytrace.records import Triple
 InvalidKind = Literal["factual", "incoherent", "misguided"]
 """How a path was broken: an entity replaced, its triples in another order, or taken from another question."""
 
+Corruption = Literal["strict", "random"]
+"""With a guarantee that each path is invalid, or at random as in the paper."""
+
 # All orders of six triples; a longer path is shuffled as often.
 _ORDERS = 720
 
@@ -130,15 +133,7 @@ def replace_entity(base: KnowledgeBase, gold: GoldPath, *, seed: int) -> Invalid
         # Where the path joins the old entity to itself, the new one must not be joined to itself.
         loop = any(triple.head == triple.tail == key for triple in gold.path)
         if not any(_joined(base, entity, partners[key] | same if loop else partners[key]) for entity in same):
-            path = tuple(
-                Triple(
-                    new if triple.head == key else triple.head,
-                    triple.relation,
-                    new if triple.tail == key else triple.tail,
-                )
-                for triple in gold.path
-            )
-            return _invalid("factual", gold, path, seed, replaced=(key, new))
+            return _invalid("factual", gold, _replaced(gold.path, key, new), seed, replaced=(key, new))
     reason = (
         "every other entity of the graph has the name of one in the path, or is joined to the path by some relation"
     )
@@ -167,6 +162,46 @@ def take_other_path(gold: GoldPath, others: Sequence[GoldPath], *, seed: int) ->
             return _invalid("misguided", gold, other.path, seed, source=other.question.id)
     reason = f"each of {len(others)} gold paths holds an entity of the question or ends in one of its answers"
     return Refusal(gold.question.id, "misguided", reason)
+
+
+def corrupt_at_random(
+    base: KnowledgeBase, gold: GoldPath, others: Sequence[GoldPath], *, seed: int
+) -> list[InvalidPath]:
+    """Make a path of each kind as the paper does, without any guarantee that it is invalid.
+
+    One entity of the path becomes any other of the graph, the triples come in any other order, and the path of any other question
+    is taken. What cannot be made (a path of one triple has no other order) is left out.
+    """
+    # "By randomly corrupting entities", "we shuffle the triples", "we randomly sample the paths" (section 3.1).
+    made = []
+    draw = _random(seed, "factual", gold)
+    old = draw.choice(_entities(gold.path))
+    keys = base.columns.entity_keys
+    new = old
+    while new == old and len(keys) > 1:
+        new = keys[draw.randrange(len(keys))]
+    if new != old:
+        path = _replaced(gold.path, old, new)
+        made.append(_invalid("factual", gold, path, seed, replaced=(old, new)))
+    orders = [
+        order
+        for order in _orders(_random(seed, "incoherent", gold), len(gold.path))
+        if order != tuple(range(len(order)))
+    ]
+    if orders:
+        made.append(_invalid("incoherent", gold, tuple(gold.path[index] for index in orders[0]), seed))
+    rest = [other for other in others if other.question.id != gold.question.id]
+    if rest:
+        other = _random(seed, "misguided", gold).choice(rest)
+        made.append(_invalid("misguided", gold, other.path, seed, source=other.question.id))
+    return made
+
+
+def _replaced(path: Path, old: str, new: str) -> Path:
+    return tuple(
+        Triple(new if triple.head == old else triple.head, triple.relation, new if triple.tail == old else triple.tail)
+        for triple in path
+    )
 
 
 def _invalid(

@@ -14,8 +14,11 @@ import msgspec
 
 from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.corruption import (
+    Corruption,
     GoldPath,
+    InvalidPath,
     Refusal,
+    corrupt_at_random,
     read_gold,
     replace_entity,
     shuffle_triples,
@@ -108,6 +111,7 @@ def make_items(
     seed: int = 0,
     limit: int | None = None,
     distinct: bool = False,
+    corruption: Corruption = "strict",
 ) -> PathSet:
     """Make a valid path and one invalid path of each kind for every question."""
     if limit is not None and limit < 1:
@@ -130,11 +134,16 @@ def make_items(
             refusals.append(gold)
             continue
         items.append(PathItem(question.id, "valid", question.question, gold.answer, named_path(base, gold.path)))
-        for invalid in (
-            replace_entity(base, gold, seed=seed),
-            shuffle_triples(gold, seed=seed),
-            take_other_path(gold, others, seed=seed),
-        ):
+        made: Sequence[InvalidPath | Refusal] = (
+            corrupt_at_random(base, gold, others, seed=seed)
+            if corruption == "random"
+            else (
+                replace_entity(base, gold, seed=seed),
+                shuffle_triples(gold, seed=seed),
+                take_other_path(gold, others, seed=seed),
+            )
+        )
+        for invalid in made:
             if isinstance(invalid, Refusal):
                 refusals.append(invalid)
                 continue
@@ -152,6 +161,7 @@ def evaluate_discriminative(
     seed: int = 0,
     limit: int | None = None,
     distinct: bool = False,
+    corruption: Corruption = "strict",
     calibrated: bool = False,
     out: FilePath | None = None,
     resume: bool = False,
@@ -163,7 +173,7 @@ def evaluate_discriminative(
     if not modes:
         raise InputError(f"no mode is asked for; name at least one of {', '.join(MODES)}")
     judges = {mode: PathDiscriminator(model, mode=mode, calibrated=calibrated) for mode in modes}
-    made = make_items(base, questions, seed=seed, limit=limit, distinct=distinct)
+    made = make_items(base, questions, seed=seed, limit=limit, distinct=distinct, corruption=corruption)
     if not made.items:
         why = f" ({made.refusals[0].question_id}: {made.refusals[0].reason})" if made.refusals else ""
         raise InputError(
@@ -175,6 +185,7 @@ def evaluate_discriminative(
         "seed": seed,
         "limit": limit,
         "distinct": distinct,
+        **({} if corruption == "strict" else {"corruption": corruption}),
         "calibrated": calibrated,
         "language model": model.fingerprint,
         "context": model.context_tokens,
@@ -254,22 +265,7 @@ def _load_runs(path: FilePath, settings: Mapping[str, Any], *, resume: bool) -> 
         )
     if not resume:
         raise StoreError(f"{path} is there already; resume it (--resume), or name another file")
-    with input_errors(path):
-        lines = read_lines(path)
-        number, text = next(lines, (0, ""))
-        if not number:
-            raise DataError("is empty, so there is nothing to go on with; remove it, or name another file", path=path)
-        header = _parse(text, _Header, path, number)
-        rows: dict[Mode, list[JudgedPath]] = {mode: [] for mode in header.modes}
-        for number, text in lines:
-            row = _parse(text, JudgedPath, path, number)
-            if row.mode not in rows:
-                raise DataError(
-                    f"a judgement of {row.mode}, which the first line does not name; judge into another file",
-                    path=path,
-                    line=number,
-                )
-            rows[row.mode].append(row)
+    header, rows = _read_runs(path)
     held = header.settings
     # In the order of the settings, so that a seed is named before the digest of what it changes.
     different = [
@@ -288,6 +284,38 @@ def _load_runs(path: FilePath, settings: Mapping[str, Any], *, resume: bool) -> 
                 "changed: remove it, or name another file"
             )
     return {mode: ModeRun(mode, usage, tuple(rows[mode])) for mode, usage in header.modes.items()}
+
+
+def read_modes(path: FilePath) -> tuple[ModeReport, ...]:
+    """Read what came of each mode from a file of judgements.
+
+    Raises
+    ------
+    DataError
+        The file is no run of ``pytrace certify discriminate``, or is cut off.
+    """
+    header, rows = _read_runs(path)
+    return tuple(report_mode(ModeRun(mode, usage, tuple(rows[mode]))) for mode, usage in header.modes.items())
+
+
+def _read_runs(path: FilePath) -> tuple[_Header, dict[Mode, list[JudgedPath]]]:
+    with input_errors(path):
+        lines = read_lines(path)
+        number, text = next(lines, (0, ""))
+        if not number:
+            raise DataError("is empty, so there is nothing to go on with; remove it, or name another file", path=path)
+        header = _parse(text, _Header, path, number)
+        rows: dict[Mode, list[JudgedPath]] = {mode: [] for mode in header.modes}
+        for number, text in lines:
+            row = _parse(text, JudgedPath, path, number)
+            if row.mode not in rows:
+                raise DataError(
+                    f"a judgement of {row.mode}, which the first line does not name; judge into another file",
+                    path=path,
+                    line=number,
+                )
+            rows[row.mode].append(row)
+    return header, rows
 
 
 def _line(value: msgspec.Struct) -> bytes:

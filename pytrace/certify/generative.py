@@ -181,7 +181,7 @@ class FactFinder:
             named = sorted({entity for mention in mentions for entity in mention.entities})
             if named:
                 near = np.array(neighbourhood(self._base, named, hops=_HOPS, limit=_MOST_FACTS)[0], dtype=np.int64)
-                order = np.argsort(-similarity(vector, self._base.vectors[near]), kind="stable")
+                order = np.argsort(-similarity(vector, self._base.vectors(near)), kind="stable")
                 numbers = near[order[:count]]
             else:
                 numbers = self._base.search(vector[None], count)[1][0]

@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
@@ -14,7 +15,8 @@ import msgspec
 import numpy as np
 
 from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
-from pytrace.certify.wording import entities_named
+from pytrace.certify.freebase_rows import freebase_row
+from pytrace.certify.wording import entities_named, name_of
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions
@@ -66,6 +68,30 @@ class AbsentTriple(msgspec.Struct, frozen=True):
 def read_questions(path: str | os.PathLike[str], *, limit: int | None = None) -> list[GoldQuestion]:
     """Read questions with their answers and, as far as there are, gold paths and topics."""
     return [row.question for row in read_rows(path, limit=limit)]
+
+
+def of_hops(
+    questions: Sequence[GoldQuestion], least: int | None = None, most: int | None = None
+) -> Sequence[GoldQuestion]:
+    """Return the questions whose shortest gold path has at least or at most so many triples; the paper leaves out those of one.
+
+    Raises
+    ------
+    InputError
+        There is none.
+    """
+    if least is None and most is None:
+        return questions
+    hops = [min(map(len, question.paths), default=0) for question in questions]
+    chosen = [
+        question
+        for question, count in zip(questions, hops, strict=True)
+        if count and (least or 1) <= count <= (most or count)
+    ]
+    if not chosen:
+        counts = ", ".join(f"{count} of {length}" for length, count in sorted(Counter(hops).items()))
+        raise InputError(f"no question has a gold path of so many hops (there are {counts}); ask for others")
+    return chosen
 
 
 def first_of_each_path(questions: Iterable[GoldQuestion]) -> list[GoldQuestion]:
@@ -191,6 +217,21 @@ def entities_called(base: KnowledgeBase, names: Iterable[str]) -> list[int]:
     return list(called)
 
 
+def topics_in(base: KnowledgeBase, question: GoldQuestion) -> tuple[str, ...]:
+    """Return the keys of the entities that a question names word for word, but for its answers: what it may start from."""
+    answers = set(map(normal_form, question.answers))
+    keys = [
+        base.columns.entity_keys[n]
+        for mention in base.columns.mentions.find([question.question])[0]
+        for n in mention.entities
+    ]
+    return tuple(
+        key
+        for key in dict.fromkeys(keys)
+        if normal_form(key) not in answers and normal_form(name_of(base, key)) not in answers
+    )
+
+
 def check_paths(base: KnowledgeBase, questions: Iterable[GoldQuestion]) -> tuple[AbsentTriple, ...]:
     """Tell which triples of gold paths are no facts of a knowledge base."""
     absent = []
@@ -249,6 +290,7 @@ def _rows_of(path: FilePath) -> Iterator[GoldRow]:
 
 
 def _json_row(row: dict[str, Any], place: Place) -> GoldRow:
+    row = freebase_row(row, place) or row
     question = _field(row, _QUESTION)
     if not isinstance(question, str) or not question.strip():
         raise place.error('it has no question; give it a field "question" with a text')

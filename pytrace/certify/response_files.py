@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.certify.certificate_records import Response, gold_row
+from pytrace.certify.response_parsing import parse_response
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.documents.text_files import Place
 from pytrace.errors import DataError, InputError, StoreError
+from pytrace.reader.responses import STEP_FIELDS, response_text, step_texts
 from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.text import dump_json
@@ -24,7 +26,19 @@ _HEADER = "pytrace_responses"
 
 
 def read_responses(path: str | os.PathLike[str], *, limit: int | None = None) -> Iterator[Response]:
-    """Read responses of any model."""
+    """Read responses of any model.
+
+    A row has its `question` and the model's text under `response` (or several under `responses`), `reasoning_ans`, `prediction`, `output`
+    or `text`; or its `steps` (or `reasoning_steps`, `reasoning`, `rationale`, `chain_of_thought`: a text, or a list) and `answer` apart.
+    Then `answer` is the model's, and gold answers are those of `answers`, `golden_answers` or `gold_answers`.
+
+    Raises
+    ------
+    DataError
+        The file or a row of it cannot be read, with the line.
+    InputError
+        `limit` is below 1.
+    """
     if limit is not None and limit < 1:
         raise InputError(f"limit is {limit}; ask for at least 1 response, or for all with None")
     return _read(Path(path), limit)
@@ -44,15 +58,32 @@ def _responses(row: Row, place: Place, number: int) -> Iterator[Response]:
     if not isinstance(question, str):
         raise place.error(wrong_type("question", question, "a string"))
     name = next((name for name in _RESPONSES if name in row), None)
-    if name is None:
-        raise place.error(f"the row has no response; give the model's text as one of {', '.join(_RESPONSES)}")
+    steps = next((name for name in STEP_FIELDS if row.get(name)), None)
+    if name is None and (steps is None or row.get("answer") is None):
+        raise place.error(
+            f"the row has no response; give the model's text as one of {', '.join(_RESPONSES)}, or its steps and answer"
+        )
+    name = name or "answer"
     texts = [row[name]] if isinstance(row[name], str) else row[name]
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise place.error(wrong_type(name, row[name], "a string or a list of strings"))
-    gold = gold_fields(row, place)
+    if steps is not None:
+        given = step_texts(row[steps])
+        if not given or not isinstance(row[steps], str | list | dict):
+            raise place.error(wrong_type(steps, row[steps], "a text, or a list of steps"))
+        # Of one response, the answers of a list are one answer.
+        texts = [", ".join(texts)] if name == "answer" else texts
+        texts = [_with_steps(text, given) for text in texts]
+    gold = gold_fields({key: value for key, value in row.items() if key != name}, place)
     identity = id_of(row, place) or str(number)
     for sample, text in enumerate(texts):
         yield Response(identity, question, text, *gold, sample=sample)
+
+
+def _with_steps(text: str, steps: Sequence[str]) -> str:
+    """Return a response with the steps that a row has beside it, unless it has its own."""
+    parsed = parse_response(text)
+    return text if parsed.form == "structured" else response_text(steps, parsed.answer or text)
 
 
 class ResponseFile(Closing):

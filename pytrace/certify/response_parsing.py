@@ -1,22 +1,31 @@
-"""Responses taken apart: numbered steps and a conclusion, an abstention, or neither."""
+"""Responses taken apart: steps and a conclusion, an abstention, or neither."""
 
 # Source: appendices C.4 and C.5 of the paper.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from pytrace.documents import split_sentences
 from pytrace.kg import normal_form
-from pytrace.methods.cot.rationales import parse_thought
-from pytrace.reader.conclusions import FOREIGN_CONCLUSION, abstentions
+from pytrace.reader.conclusions import (
+    CONCLUSION_WORDS,
+    FOREIGN_COPULA,
+    FOREIGN_STEP,
+    FULL_STOPS,
+    abstentions,
+    is_abstention,
+)
+from pytrace.reader.responses import plain_response, statements
 
-StepForm = Literal["numbered", "sentences"]
-"""What counts as steps: numbered lines, as the paper asks for, or the sentences before the conclusion."""
+StepForm = Literal["auto", "numbered", "sentences"]
+"""What counts as steps: numbered lines, as the paper asks for; the sentences beside the conclusion; or the first that a response has
+of numbered lines, other lists, rows of a table, and sentences."""
 
 
 class ParsedResponse(msgspec.Struct, frozen=True):
@@ -27,18 +36,37 @@ class ParsedResponse(msgspec.Struct, frozen=True):
     answer: str
 
 
-_CONCLUSION = re.compile(
-    r"\b(?:(?:so|thus|hence|therefore),?\s+)?(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+to\s+the\s+question)?"
-    rf"\s*(?:\bis\b:?|:)|{FOREIGN_CONCLUSION}",
-    re.IGNORECASE,
-)
+class _Parts(NamedTuple):
+    steps: tuple[str, ...] = ()
+    answer: str = ""
+    conclusion: str = ""  # the words before the answer
+
+
 _NEXT_QUESTION = re.compile(r"^[^\S\n]*(?:Q|Question|Input)\s*:", re.MULTILINE | re.IGNORECASE)
-_FIRST_MARKER = re.compile(r"^[ \t]*(?:\*\*)?(?:step\s*)?1\s*[.):、．：]\s*", re.MULTILINE | re.IGNORECASE)
-_PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*"}
+# The question that it answers, said again.
+_OWN_QUESTION = re.compile(r"\A\s*(?:Q|Question)\s*:[^\n]*\n(?=\s*\S)", re.IGNORECASE)
+# "1.", "Step 1:", "(1)", "Étape 1 –", "第1步：", "1단계:"; and of a number in a sentence none.
+_STEP_WORD = rf"(?:(?:step|{FOREIGN_STEP})\s*)?(?:第\s*)?"
+_NUMBER = r"\(?{number}(?:\s*(?:단계|步))?\s*(?:[.):、．：]|[–—-]\s)(?!\d)\s*"
+_LINE_MARKER = rf"(?:^|\n)[ \t]*{_STEP_WORD}{_NUMBER}"
+_INLINE_MARKER = rf"(?<=[.!?)\"'。！？।])\s*{_STEP_WORD}{_NUMBER}"
+_FIRST_MARKER = re.compile(_LINE_MARKER.replace("{number}", "1"), re.IGNORECASE)
+# Digits of other scripts, and "01".
+_LINE_NUMBER = re.compile(rf"^([ \t]*{_STEP_WORD}\(?)(\d{{1,3}})(?=[.):、．：\s])", re.MULTILINE | re.IGNORECASE)
+# "1. lépés: …": the word for a step may stand behind its number.
+_WORD_BEHIND = re.compile(rf"(?:{FOREIGN_STEP})\s*[:：]\s*", re.IGNORECASE)
+_ITEM = re.compile(r"(?:^|\n)[ \t]*-[ \t]+")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n+")
+_ENDS = ".!?。！？।۔"
+# What begins many responses and states nothing.
+_OPENING = re.compile(
+    r"(?:sure|certainly|of course|okay|ok|great question|let's|let us|let me|here(?:'s| is| are))\b", re.IGNORECASE
+)
+_PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", '"': '"', "“": "”", "*": "*", "«": "»", "「": "」", "`": "`"}
 # Each step is looked for in all that is left, and each pair around an answer copies it.
 _MOST_STEPS, _LONGEST_ANSWER = 5_000, 2_000
-_STOPS = re.compile(r"\.+$|(?:です|である)?[。۔।]$")
-# The phrases of appendix C.4. Those of seven other languages are in `pytrace.reader.conclusions`.
+_STOPS = re.compile(rf"\.+$|(?:{FOREIGN_COPULA})?[{FULL_STOPS}]$|(?:{FOREIGN_COPULA})\.?$")
+# The phrases of appendix C.4. Those of other languages are in `pytrace.reader.conclusions`.
 _ABSTENTIONS = (
     "not have knowledge", "not have enough", "not enough information", "more information", "need more", "no answer", "unknown",
     "cannot", "can not", "can't", "could not", "sorry", "impossible", "not possible", "unable", "unclear", "don't know",
@@ -47,56 +75,128 @@ _ABSTENTIONS = (
 _NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermined", "not known", "not given"})
 
 
-def parse_response(text: str, *, form: StepForm = "numbered") -> ParsedResponse:
-    """Take a response apart."""
-    # A response is structured if it has at least one step and a conclusion ("the answer is …") that names something. It
-    # abstains if its conclusion does ("So the answer is (unknown)"), or if it has no structure and holds a phrase of
-    # appendix C.4. There, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
-    # Appendices C.4 (abstained) and C.5 (unstructured) of the paper.
-    text = _before_next_question(text)
-    if form == "numbered":
-        steps, answer = _numbered(text)
-    else:
-        thought = parse_thought(text)
-        steps, answer = thought.sentences, thought.answer if _CONCLUSION.search(text) is not None else ""
+def parse_response(text: str, *, form: StepForm = "auto") -> ParsedResponse:
+    """Take a response apart, as it is: thinking, Markdown, boxes and JSON are read by `pytrace.reader.responses`.
+
+    Parameters
+    ----------
+    text
+        The response.
+    form
+        What counts as steps.
+
+    Returns
+    -------
+    ParsedResponse
+        Structured if it has at least one step and words that conclude ("the answer is …") before something named; the answer may
+        come before the steps. A last sentence that only sounds like a conclusion is none. It abstains if its conclusion does, or if it
+        has no structure and holds a phrase of appendix C.4.
+
+    Source: appendices C.4 (abstained) and C.5 (unstructured) of the paper.
+    """
+    # In C.4, the phrases are looked for everywhere, so that a step about *Unknown Pleasures* abstains.
+    text = _before_next_question(plain_response(text))
+    parts = _sentences(text) if form == "sentences" else _numbered(text, nested=form == "auto")
+    if form == "auto" and not parts.steps:
+        parts = _listed(text)
+        if not parts.steps:
+            parts = _sentences(text)
+    steps, answer, conclusion = parts
     if steps and answer:
-        return ParsedResponse("abstained" if _abstains(answer, abstentions(text)) else "structured", steps, answer)
+        abstained = _abstains(answer, abstentions(text, conclusion))
+        return ParsedResponse("abstained" if abstained else "structured", steps, answer)
     folded = text.casefold().replace("’", "'")
-    abstained = any(phrase in folded for phrase in (*_ABSTENTIONS, *abstentions(text)))
-    return ParsedResponse("abstained" if abstained else "unstructured", steps, answer)
+    abstained = any(phrase in folded for phrase in (*_ABSTENTIONS, *abstentions(text, conclusion)))
+    return ParsedResponse("abstained" if abstained or is_abstention(text) else "unstructured", steps, answer)
 
 
 def _before_next_question(text: str) -> str:
     """Return what stands before a next question that the model wrote itself."""
+    text = _OWN_QUESTION.sub("", text, count=1)
     starts = (match.start() for match in _NEXT_QUESTION.finditer(text))
     return next((text[:start] for start in starts if text[:start].strip()), text)
 
 
-def _numbered(text: str) -> tuple[tuple[str, ...], str]:
+def _numbered(text: str, *, nested: bool) -> _Parts:
+    text = _LINE_NUMBER.sub(lambda found: f"{found[1]}{int(found[2])}", text)
     first = _FIRST_MARKER.search(text)
-    concluded = _CONCLUSION.search(text, first.end() if first is not None else 0)
-    answer = _answer(text[concluded.end() :]) if concluded is not None else ""
     if first is None:
-        return (), answer
-    body = text[first.end() : concluded.start() if concluded is not None else len(text)]
-    steps = []
+        concluded = CONCLUSION_WORDS.search(text)
+        return _Parts() if concluded is None else _Parts((), _answer(text[concluded.end() :]), concluded[0])
+    body, answer, conclusion = _split(text, first.start(), first.end())
+    steps: list[str] = []
     for number in itertools.count(2):
-        # The next number on a line of its own, or after the end of a sentence.
-        marker = re.compile(
-            rf"(?:(?:^|\n)[ \t]*(?:\*\*)?(?:step\s*)?|(?<=[.!?)\"'。！？])\s*(?:step\s*)?){number}\s*[.):、．：](?!\d)\s*",
-            re.IGNORECASE,
-        ).search(body)
-        part = body if marker is None else body[: marker.start()]
-        steps.append(" ".join(part.replace("**", "").split()))
+        marker = _marker(number).search(body)
+        part = body[: marker.start()] if marker is not None else _first_paragraph(body) if nested else body
+        steps += _items(_WORD_BEHIND.sub("", part, count=1) if _WORD_BEHIND.match(part) else part) if nested else [part]
         if marker is None or number > _MOST_STEPS:
             break
         body = body[marker.end() :]
-    return tuple(step for step in steps if any(map(str.isalnum, step))), answer
+    return _Parts(_cleaned(steps), answer, conclusion)
+
+
+@functools.lru_cache(maxsize=64)
+def _marker(number: int) -> re.Pattern[str]:
+    """Return the expression for a number on a line of its own, or after the end of a sentence."""
+    return re.compile(f"{_LINE_MARKER}|{_INLINE_MARKER}".replace("{number}", str(number)), re.IGNORECASE)
+
+
+def _listed(text: str) -> _Parts:
+    """Read the items of a list without numbers, or the rows of a table."""
+    first = _ITEM.search(text)
+    if first is None:
+        return _Parts()
+    body, answer, conclusion = _split(text, first.start(), first.end())
+    *items, last = _ITEM.split(body)
+    return _Parts(_cleaned([*items, _first_paragraph(last)]), answer, conclusion)
+
+
+def _sentences(text: str) -> _Parts:
+    """Read the sentences before the conclusion, or those behind it where it comes first."""
+    concluded = CONCLUSION_WORDS.search(text)
+    if concluded is None:
+        return _Parts(tuple(statements(text)))
+    said = text[concluded.end() :]
+    steps = statements(text[: concluded.start()].rstrip().rstrip(",;:"))
+    steps = [step for step in steps if not _OPENING.match(step)]
+    if not steps:
+        line, _, below = said.lstrip().partition("\n")
+        steps = [*split_sentences(line)[1:], *statements(below)]
+    return _Parts(_cleaned(steps), _answer(said), concluded[0])
+
+
+def _split(text: str, start: int, begin: int) -> tuple[str, str, str]:
+    """Return the steps of a list that begins at a place, the answer, and the words before that."""
+    concluded = CONCLUSION_WORDS.search(text, begin)
+    if concluded is not None:
+        return text[begin : concluded.start()], _answer(text[concluded.end() :]), concluded[0]
+    concluded = CONCLUSION_WORDS.search(text[:start])  # the answer may come first
+    if concluded is None:
+        return text[begin:], "", ""
+    return text[begin:], _answer(text[concluded.end() : start]), concluded[0]
+
+
+def _first_paragraph(part: str) -> str:
+    """Return the last step of a list without the paragraphs behind the list, but with items of its own."""
+    paragraphs = [paragraph for paragraph in _BLANK_LINE.split(part) if any(map(str.isalnum, paragraph))]
+    own = itertools.takewhile(lambda each: each[:1] in "- \t", paragraphs[1:])
+    return "\n".join([*paragraphs[:1], *own])
+
+
+def _items(part: str) -> list[str]:
+    """Return the items of a list within a step, behind the step itself unless that is only their title."""
+    head, *items = _ITEM.split(part)
+    return items if items and head.rstrip()[-1:] not in _ENDS else [head, *items]
+
+
+def _cleaned(steps: list[str]) -> tuple[str, ...]:
+    texts = (" ".join(step.replace("**", "").split()) for step in steps)
+    return tuple(text for text in texts if any(map(str.isalnum, text)))
 
 
 def _answer(text: str) -> str:
     """Return what a conclusion names: what stands in its parentheses, else its first sentence."""
-    text = text.strip().lstrip(":").strip()
+    text = text.strip().lstrip(":：").strip()
     if text.startswith("（"):
         text = text.replace("（", "(").replace("）", ")")
     if text.startswith("("):
@@ -106,7 +206,7 @@ def _answer(text: str) -> str:
             if depth == 0:
                 return text[1:place].strip()
         text = text[1:]
-    line = text.partition("\n")[0][:_LONGEST_ANSWER]
+    line = text.partition("\n")[0][:_LONGEST_ANSWER].removeprefix("- ")
     sentences = split_sentences(line)
     answer = _STOPS.sub("", sentences[0].strip()).strip() if sentences else ""
     while len(answer) > 1 and _PAIRS.get(answer[0]) == answer[-1]:

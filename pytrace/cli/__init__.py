@@ -40,6 +40,7 @@ COMMANDS = (
     ),
     _Entry("tune", "tune", "Tune", "Search for the settings of a method that do best on questions of one's own."),
     _Entry("certify", "certify", "certify", "Check chains of thought against a knowledge graph, step by step."),
+    _Entry("eval-claims", "evaluate_claims", "EvalClaims", "Score the checker of claims on rows that people labelled."),
     _Entry("perturb", "perturb", "Perturb", "Break the evidence of a data set's questions on purpose, for 'eval'."),
     _Entry("kg", "kg", "kg", "Build knowledge graphs of documents, look into them, exchange and change them."),
     _Entry("docs", "docs", "docs", "See what is read of documents: passages, with headings, pages and characters."),

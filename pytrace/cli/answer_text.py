@@ -73,7 +73,7 @@ def _print_sources(evidence: Evidence, by_id: dict[str, Document], *, explain: b
         for entry in evidence.context:
             common.print_text(f"  {common.printable(_shorten(entry))}")
     if evidence.kind == "facts":
-        stores = dict.fromkeys(query.store for query in queries if query.facts)
+        stores = dict.fromkeys(query.store for query in queries if query.facts or query.statement)
         common.print_text(f"Facts of {', '.join(map(common.printable, stores))}.")
         return
     titles = [_title(document, by_id) for document in evidence.document_ids]
@@ -141,6 +141,8 @@ def _query_details(query: KnowledgeQuery) -> Iterator[tuple[str, str]]:
     more = f" and {len(query.values) - _VALUES} more" if len(query.values) > _VALUES else ""
     outcome = f"{query.outcome}: {values}{more}" if values else query.outcome
     yield "outcome", f"{outcome} ({query.reason})" if query.reason else outcome
+    if query.statement:
+        yield "in words", query.statement
     for fact in query.facts:
         yield "fact", f"{fact.text}  {fact.triple.text}"
 

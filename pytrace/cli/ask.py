@@ -9,7 +9,7 @@ from pytrace.cli import common
 from pytrace.cli.answer_text import answer_document, print_answer
 from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.shared_options import KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
+from pytrace.cli.shared_options import CHECKER, KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
@@ -29,7 +29,8 @@ class Ask(Command):
 
     Give --docs or --index, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
     variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
-    where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO.
+    where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO: by the texts of --docs or --index,
+    each part of the claim beside the sentences that speak of it, unless --method or --kb names another judge.
     """
 
     question: str | None = argument(required=False)
@@ -42,7 +43,7 @@ class Ask(Command):
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
         "How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
-        "cok and others.  [default: trace; for a claim cok with --kb, else standard]",
+        "cok and others.  [default: trace; for a claim cok with --kb, the texts of --docs, --kg or --index, else standard]",
         type=MethodType(),
         metavar="NAME[:SETTING=VALUE,…]",
     )
@@ -56,13 +57,14 @@ class Ask(Command):
         metavar="DIR",
     )
     certify: bool = option(
-        "Check each chain (or the thoughts) against a knowledge graph: are the steps facts, do they lead to the answer?"
+        "Check what the answer says against the documents, claim by claim, and its chains or thoughts against a graph, where there is "
+        "one: are the steps facts, do they lead to the answer?"
     )
     facts: Path | None = option(
-        "For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own triples, else "
-        "triples that the language model finds in their documents]",
+        "For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own triples, if they have any]",
         metavar="KG",
     )
+    checker: str | None = CHECKER
     explain: bool = option("Show all chains, votes, tokens and seconds.")
     knowledge: KnowledgeOptions = KNOWLEDGE
     settings: tuple[str, ...] = SETTINGS
@@ -81,10 +83,19 @@ class Ask(Command):
             raise InputError(
                 "--certify checks how an answer was reached, and a claim is judged at once; leave out either"
             )
+        if self.settings and self._judged_by_texts():
+            raise InputError(
+                "--set changes a method, and the claim is judged by texts; name one with --method, or leave out --set"
+            )
+        if self.checker is not None and not self.certify and not self._judged_by_texts():
+            raise InputError(
+                "--checker decides about claims beside texts; give --certify, or --claim with --docs or --index and no other judge"
+            )
 
     def run(self) -> Result:
+        from pytrace.cli.certify_claims import print_claims
         from pytrace.documents import ReadReport
-        from pytrace.engine.asking import answer_all, read_questions
+        from pytrace.engine.asking import answer_all, judge_all, read_questions
         from pytrace.methods.baselines import GOLD
         from pytrace.methods.catalog import parse_method
 
@@ -97,24 +108,31 @@ class Ask(Command):
             )
         self.knowledge.check([method])
         questions = [self.question] if self.questions is None else read_questions(self.questions)
+        asked_for = [question for question in questions if question is not None]
         report = ReadReport()
+        by_texts = self._judged_by_texts()
         corpus = self._corpus(method, report)
         common.print_skipped(report, _NAMED)
-        asked = answer_all(
-            [question for question in questions if question is not None],
-            corpus,
-            kg=self.kg,
-            method=method,
-            retrieve=self.retrieve,
-            sentence_index=self.sentence_index,
-            where=self.reading.get("where", ()),
-            settings=self.settings,
-            models=self.models,
-            claim=self.claim,
-            knowledge=self.knowledge,
-            certify=self.certify,
-            facts=self.facts,
-            progress=common.progress,
+        asked = (
+            judge_all(asked_for, corpus, models=self.models, checker=self.checker, where=self.reading.get("where", ()))
+            if by_texts
+            else answer_all(
+                asked_for,
+                corpus,
+                kg=self.kg,
+                method=method,
+                retrieve=self.retrieve,
+                sentence_index=self.sentence_index,
+                where=self.reading.get("where", ()),
+                settings=self.settings,
+                models=self.models,
+                claim=self.claim,
+                knowledge=self.knowledge,
+                certify=self.certify,
+                facts=self.facts,
+                checker=self.checker,
+                progress=common.progress,
+            )
         )
 
         def show_text() -> None:
@@ -124,12 +142,23 @@ class Ask(Command):
                 print_answer(one.answer, one.documents, explain=self.explain)
                 for certificate in one.certificates:
                     print_certificate(certificate)
+                print_claims(one.claims)
 
         documents = []
         for one in asked:
             document = answer_document(one.answer, one.documents, explain=self.explain)
-            documents.append({**document, "certificates": one.certificates} if self.certify else document)
+            if self.certify:
+                document["certificates"] = one.certificates
+            if self.certify or by_texts:
+                document["claims"] = one.claims
+            documents.append(document)
         return Result(documents[0] if self.questions is None else {"answers": documents}, show_text)
+
+    def _judged_by_texts(self) -> bool:
+        """Whether a claim is judged by texts, and not by a language model."""
+        has_texts = self.docs is not None or self.index is not None or self.kg is not None
+        others = (self.method, self.knowledge.kb, self.sentence_index)
+        return self.claim and has_texts and others == (None, None, None)
 
     def _corpus(self, method: MethodName, report: ReadReport) -> Corpus:
         """Return what is asked: an index, or the documents that are read now."""

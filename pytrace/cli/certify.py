@@ -17,8 +17,21 @@ from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.certify_discriminate import Discriminate
 from pytrace.cli.certify_paths import Paths
+from pytrace.cli.certify_table import Table
 from pytrace.cli.commands import Command, Result, click_group, option
-from pytrace.cli.shared_options import DISTINCT, ENCODER, GOLD_DATA, GRAPH, GRAPH_FORMAT, LIMIT, MODELS, SETTINGS
+from pytrace.cli.shared_options import (
+    ATOMIC,
+    CHECKER,
+    DISTINCT,
+    GOLD_DATA,
+    GRAPH,
+    GRAPH_FORMAT,
+    LIMIT,
+    MAX_HOPS,
+    MIN_HOPS,
+    MODELS,
+    SETTINGS,
+)
 from pytrace.engine.loading import Engine
 from pytrace.errors import StoreError
 
@@ -32,24 +45,41 @@ if TYPE_CHECKING:
 
 _MARKS = {"supported": "+", "unsupported": "-", "undecided": "?"}
 _Samples = Literal["majority", "best", "all"]
-_Steps = Literal["numbered", "sentences"]
+_Steps = Literal["auto", "numbered", "sentences"]
 _Prompting = Literal["cot", "cot-plan", "cot-sc"]
 _PROMPTINGS: tuple[_Prompting, ...] = get_args(_Prompting)
 
 
 class Certify(Command):
-    """Check the reasoning of responses, of any model, against a knowledge graph.
+    """Check the reasoning of responses, of any model, against a knowledge graph or texts.
 
-    Each line of the responses has `question`, `response` (or several as `responses`), and where they are known `answers` and
+    Against texts (--docs, --index, or contexts in the rows as RAGAS and DeepEval have them) each claim of a response is supported, contradicted
+    or not there, by its words and without a model, or by --checker.
+
+    Against a graph, each line of the responses has `question`, `response` (or several as `responses`), and where they are known `answers` and
     `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all steps are facts, go
     on from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper, threshold=0.7,
     entity_threshold=0.8, relation_margin=0.2, top=10.
     """
 
-    kg: Path | None = GRAPH
+    kg: str | None = option(
+        "The graph: TSV, JSONL, N-Triples, Turtle, the directory that 'kg build' or 'kg index' made, or the address of a SPARQL "
+        "endpoint, of which the facts around what the responses name are read.",
+        metavar="KB|URL",
+    )
     kg_format: str | None = GRAPH_FORMAT
-    responses: Path | None = option("JSON Lines with question, response and gold answers.")
-    steps: _Steps = option("What a step is: a numbered line, or a sentence before the conclusion.", default="numbered")
+    docs: tuple[Path, ...] = option("A file or a folder of documents to check against. May be repeated.")
+    index: Path | None = option("An index to check against: for each claim its passages.", metavar="DIR")
+    responses: Path | None = option("JSON Lines with question, response and gold answers, or with contexts.")
+    checker: str | None = CHECKER
+    atomic: bool = ATOMIC
+    fail_under: float | None = option(
+        "Of texts: exit with status 3 if the mean share of supported claims is lower.", ge=0, le=1
+    )
+    steps: _Steps = option(
+        "What a step is: a numbered line, a sentence, or what a response has of numbered lines, lists, tables and sentences.",
+        default="auto",
+    )
     samples: _Samples = option(
         "Of several responses to a question: the first of the majority, the best, or each.", default="majority"
     )
@@ -59,25 +89,51 @@ class Certify(Command):
     plots: Path | None = option("Draw errors and gap as PNG and SVG.", metavar="DIR")
     explain: bool = option("Show every response with its steps.")
     settings: tuple[str, ...] = SETTINGS
-    models: Engine = ENCODER
+    models: Engine = MODELS
+
+    def check(self) -> None:
+        if self.kg is not None and (self.docs or self.atomic or {self.index, self.fail_under, self.checker} != {None}):
+            raise click.UsageError(
+                "--docs, --index, --checker, --atomic and --fail-under are for texts; leave out --kg"
+            )
+        if self.docs and self.index is not None:
+            raise click.UsageError("give --docs or --index, not both")
+        if self.kg is None and (self.plots is not None or self.settings):
+            raise click.UsageError("--plots and --set are for a graph; give --kg PATH")
 
     def run(self) -> Result | None:
         if click.get_current_context().invoked_subcommand is not None:  # click calls the group itself in any case
             return None
         kg, responses, models = self.kg, self.responses, self.models
-        if kg is None or responses is None:
+        if responses is None:
             raise click.UsageError(
-                "give --kg PATH and --responses FILE, or one of the commands discriminate, generate and paths"
+                "give --kg PATH and --responses FILE, or --responses FILE with --docs, --index or contexts in its rows, or one of "
+                "the commands discriminate, generate, paths and table"
+            )
+        if kg is None:
+            from pytrace.cli.certify_claims import certify_claims
+
+            return certify_claims(
+                responses,
+                self.docs,
+                self.index,
+                models,
+                limit=self.limit,
+                out=self.out,
+                page=self.page,
+                checker=self.checker,
+                atomic=self.atomic,
+                explain=self.explain,
+                fail_under=self.fail_under,
             )
         from pytrace.certify.grounding import GroundingSettings
         from pytrace.certify.response_files import read_responses
-        from pytrace.kg import KnowledgeBase
         from pytrace.methods.base import changed
 
         settings = changed(GroundingSettings(), self.settings, what="certify")
         rows = list(read_responses(responses, limit=self.limit))
-        base = KnowledgeBase.load(kg, models.encoder, format=self.kg_format)
-        words = {"graph": kg.name, "steps": self.steps, "samples": self.samples, "encoder": models.encoder.name}
+        base = self._base(kg, rows)
+        words = {"graph": Path(kg).name, "steps": self.steps, "samples": self.samples, "encoder": models.encoder.name}
         title = f"Responses of {responses.name}"
         certificates = _certify(base, models, rows, settings, self.steps, self.samples)
         scores = _write(certificates, base, settings, out=self.out, page=self.page, title=title, words=words)
@@ -95,6 +151,18 @@ class Certify(Command):
 
         return Result({"scores": scores, "settings": settings, "certificates": certificates}, show_text)
 
+    def _base(self, kg: str, rows: Sequence[Response]) -> KnowledgeBase:
+        """Read the graph, or what an endpoint has of it around the responses."""
+        from pytrace.kg import KnowledgeBase
+
+        if not kg.lower().startswith(("http://", "https://")):
+            return KnowledgeBase.load(kg, self.models.encoder, format=self.kg_format)
+        from pytrace.certify.endpoint_facts import base_of_endpoint
+        from pytrace.engine.knowledge import open_store
+
+        with open_store(kg, format=self.kg_format) as store:
+            return base_of_endpoint(store, self.models.encoder, rows)
+
 
 class Generate(Command):
     """Let the language model answer questions in numbered steps, from memory, and certify its reasoning.
@@ -107,6 +175,8 @@ class Generate(Command):
     kg: Path = GRAPH
     kg_format: str | None = GRAPH_FORMAT
     data: Path = GOLD_DATA
+    min_hops: int | None = MIN_HOPS
+    max_hops: int | None = MAX_HOPS
     promptings: tuple[_Prompting, ...] = option(
         "How the model is asked: few-shot chain of thought, after a plan, or several samples. May be repeated.  [default: all]",
         "--prompting",
@@ -128,7 +198,7 @@ class Generate(Command):
 
     def run(self) -> Result:
         from pytrace.certify.generative import GenerationSettings
-        from pytrace.certify.gold_paths import first_of_each_path, read_questions
+        from pytrace.certify.gold_paths import first_of_each_path, of_hops, read_questions
         from pytrace.certify.grounding import GroundingSettings
         from pytrace.kg import KnowledgeBase
         from pytrace.methods.base import changed, setting_name
@@ -139,7 +209,7 @@ class Generate(Command):
         others = [each for each in self.settings if each not in checks]
         generation = changed(GenerationSettings(), others, what="certify generate")
         grounding = changed(GroundingSettings(), checks, what="certify")
-        questions = read_questions(self.data)
+        questions = of_hops(read_questions(self.data), self.min_hops, self.max_hops)
         if self.distinct:
             questions = first_of_each_path(questions)
         questions = questions[: self.limit]
@@ -265,6 +335,12 @@ def print_scores(scores: CertificationScores) -> None:
     common.print_text(f"steps: {_counts(scores.steps)}")
     rows = [] if scores.answer is None else [("answer", *_quality(scores.answer))]
     common.print_table(("", "PRECISION", "RECALL", "F1"), [*rows, ("reasoning", *_quality(scores.reasoning))])
+    undecided, share = scores.kinds["undecided"], scores.faithful_share
+    if undecided and share.low is not None and share.high is not None:
+        common.print_text(
+            f"the graph cannot decide {undecided} of {scores.n}: they count for answers, not for reasoning and gap; "
+            f"{100 * share.low:.1f} to {100 * share.high:.1f} % of structured responses are faithful"
+        )
     if scores.gap.value is not None:
         common.print_text(f"gap between answers and reasoning: {_interval(scores.gap)} points of F1")
     if scores.edit_rate.mean is not None and scores.edit_distance.mean is not None:
@@ -306,4 +382,4 @@ def _interval(interval: Interval) -> str:
     return common.percent_interval(interval.value, interval.low, interval.high)
 
 
-certify = click_group(Certify, Discriminate, Generate, Paths)
+certify = click_group(Certify, Discriminate, Generate, Paths, Table)

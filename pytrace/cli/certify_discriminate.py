@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, option
-from pytrace.cli.shared_options import DISTINCT, GOLD_DATA, GRAPH, GRAPH_FORMAT, LIMIT, MODELS, SEED
+from pytrace.cli.shared_options import (
+    DISTINCT,
+    GOLD_DATA,
+    GRAPH,
+    GRAPH_FORMAT,
+    LIMIT,
+    MAX_HOPS,
+    MIN_HOPS,
+    MODELS,
+    SEED,
+)
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
 
 _Mode = Literal["zero-shot", "zero-shot-cot", "few-shot", "few-shot-cot"]
 _MODES: tuple[_Mode, ...] = get_args(_Mode)
+_Corruption = Literal["strict", "random"]
 _NAMED = 10
 
 
@@ -33,9 +44,15 @@ class Discriminate(Command):
     kg_format: str | None = GRAPH_FORMAT
     data: Path = GOLD_DATA
     modes: tuple[_Mode, ...] = option("How the model is asked. May be repeated.  [default: all]", "--mode")
+    min_hops: int | None = MIN_HOPS
+    max_hops: int | None = MAX_HOPS
     limit: int | None = LIMIT
     distinct: bool = DISTINCT
     seed: int = SEED
+    corruption: _Corruption = option(
+        "How invalid paths are made: each surely invalid, or at random as in the paper, so that some are valid.",
+        default="strict",
+    )
     calibrated: bool = option("Without chain of thought: take away how much the model likes to say yes.")
     out: Path | None = option("Write every judgement here, mode by mode.", metavar="FILE.jsonl")
     resume: bool = option("Take the modes that are in --out already from there.")
@@ -47,11 +64,11 @@ class Discriminate(Command):
 
     def run(self) -> Result:
         from pytrace.certify.discriminative import evaluate_discriminative
-        from pytrace.certify.gold_paths import read_questions
+        from pytrace.certify.gold_paths import of_hops, read_questions
         from pytrace.kg import KnowledgeBase
 
         models = self.models
-        questions = read_questions(self.data)
+        questions = of_hops(read_questions(self.data), self.min_hops, self.max_hops)
         base = KnowledgeBase.load(self.kg, models.encoder, format=self.kg_format)
         modes = self.modes or _MODES
         if self.out is not None:
@@ -65,6 +82,7 @@ class Discriminate(Command):
                 seed=self.seed,
                 limit=self.limit,
                 distinct=self.distinct,
+                corruption=self.corruption,
                 calibrated=self.calibrated,
                 out=self.out,
                 resume=self.resume,
@@ -81,8 +99,8 @@ def _print(report: DiscriminativeReport) -> None:
         [
             (
                 mode.mode,
-                *(_share(kind) for kind in mode.kinds),
-                _share(mode.overall),
+                *(share_text(kind) for kind in mode.kinds),
+                share_text(mode.overall),
                 common.percent(mode.balanced_accuracy),
                 common.percent(mode.yes),
                 mode.overall.undecided,
@@ -100,7 +118,8 @@ def _print(report: DiscriminativeReport) -> None:
     common.remark_first(lines, _NAMED, "more")
 
 
-def _share(accuracy: Accuracy) -> str:
+def share_text(accuracy: Accuracy) -> str:
+    """Return an accuracy in percent with its interval."""
     if accuracy.low is None or accuracy.high is None:
         return "-"
     return f"{common.percent(accuracy.accuracy)} ({100 * accuracy.low:.0f}-{100 * accuracy.high:.0f})"

@@ -41,7 +41,8 @@ class Paths(Command):
     """Write questions with their gold paths, for the other commands of 'certify'.
 
     A row that has paths keeps them. One with a query (`sparql`) gets those that lead from its topics to its answers in
-    what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. FILE.jsonl
+    what the query matches; one with neither, the shortest ones between topics and answers in the whole graph. Without topics
+    these are the entities that its question names. Rows of GrailQA and ComplexWebQuestions are read as they are. FILE.jsonl
     is there when all is done, and not before.
     """
 
@@ -93,7 +94,7 @@ class Paths(Command):
 
         source = read_source(self.kg)
         try:
-            columns = compile_triples(source.triples, names=source.names)
+            columns = compile_triples(source.triples, names=source.names, aliases=source.aliases)
         except DataError:  # it names its file already
             raise
         except InputError as error:
@@ -119,14 +120,16 @@ class Paths(Command):
         return question, _Outcome(question.id, way, len(result.paths), result.reason, result.stopped)
 
     def _search(self, row: GoldRow) -> GoldPaths:
-        from pytrace.certify.gold_paths import GoldPaths, find_gold_paths, gold_paths_from_sparql
+        from pytrace.certify.gold_paths import GoldPaths, find_gold_paths, gold_paths_from_sparql, topics_in
 
         question = row.question
         if not row.sparql:
-            if not question.topics or not question.answers:
-                missing = " nor ".join(name for name in ("topics", "answers") if not getattr(question, name))
-                return GoldPaths((), f"the row has neither paths nor a query, and no {missing}", "")
-            return find_gold_paths(self._base, question.topics, question.answers, max_hops=self.max_hops)
+            if not question.answers:
+                return GoldPaths((), "the row has neither paths nor a query, and no answers", "")
+            topics = question.topics or topics_in(self._base, question)
+            if not topics:
+                return GoldPaths((), "the row has no topics, and its question names no entity of the graph", "")
+            return find_gold_paths(self._base, topics, question.answers, max_hops=self.max_hops)
         store = self._store  # a fault of the graph ends the command, one of a query is told of its row
         try:
             return gold_paths_from_sparql(

@@ -25,11 +25,15 @@ _MOST = (1 << 31) - 1
 
 
 class Result(NamedTuple):
-    """What a command found: the document that ``--json`` prints, its text, or what prints it, and files that it could not read."""
+    """What a command found: the document that ``--json`` prints, its text, or what prints it, and files that it could not read.
+
+    `status` is the exit status where no file was bad.
+    """
 
     document: object
     text: str | Callable[[], object]
     bad: Sequence[Skipped] = ()
+    status: int = 0
 
     def show(self, *, as_json: bool) -> None:
         """Print the document or the text on stdout."""
@@ -102,7 +106,7 @@ def _settings(command: type[Command]) -> dict[str, Any]:
         if not isinstance(result, Result):
             return result
         result.show(as_json=as_json)  # on stdout alone; remarks and progress are on stderr
-        return common.bad_status(result.bad)
+        return common.bad_status(result.bad) or result.status
 
     as_json = ConfiguredOption(["--json", "as_json"], is_flag=True, help="Print one JSON document on stdout.")
     return {"callback": call, "params": [*_parameters(command), as_json], "help": inspect.getdoc(command)}

@@ -293,7 +293,7 @@ def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -
     for label, method in methods.items():
         if claims and not isinstance(method, ClaimMethod):
             raise InputError(
-                f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard or cok"
+                f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard, cot, cot-sc, verify-and-edit or cok"
             )
 
 

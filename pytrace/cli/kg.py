@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
@@ -291,6 +292,10 @@ class Index(Command):
     out: Path = option("The knowledge base's directory.")
     format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
     skip_bad: bool = _SKIP_BAD
+    vectors: Literal["float32", "int8"] = option(
+        "How vectors are kept: int8 takes a quarter of the room, and is searched as exactly as its rounding allows.",
+        default="float32",
+    )
     models: Engine = ENCODER
 
     def run(self) -> Result:
@@ -313,7 +318,9 @@ class Index(Command):
 
             report = ReadReport()
             skipped = report if self.skip_bad else None
-            base = KnowledgeBase.build(self.source, out, encoder, progress=show, format=self.format, report=skipped)
+            base = KnowledgeBase.build(
+                self.source, out, encoder, progress=show, format=self.format, report=skipped, vectors=self.vectors
+            )
         seconds = time.perf_counter() - started
         size = sum(path.stat().st_size for path in out.iterdir())
         entities, relations = len(base.columns.entity_keys), len(base.columns.relation_keys)

@@ -26,11 +26,22 @@ DISTINCT = option("Of questions with the same gold path, only the first.")
 SEED = option("Of every choice that is left to chance.", default=0)
 ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
 GOLD_DATA = option("Questions with answers and gold paths.")
+MIN_HOPS = option("Only questions whose shortest gold path has at least so many triples (the paper: 2).", ge=1)
+MAX_HOPS = option("Only questions whose shortest gold path has at most so many triples.", ge=1)
 GRAPH = option(
     "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
 GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
 KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
+
+ATOMIC = option(
+    "Of texts: let the language model (--llm) write each claim of a response as single facts, which are checked in its place."
+)
+CHECKER = option(
+    "Of texts: let a model decide about each claim: one in ONNX (natural language inference, MiniCheck, LettuceDetect, or what 'pytrace "
+    "train checker' made), or lm: the language model of --llm.  [default: its words, without a model]",
+    metavar="NAME|DIR|lm",
+)
 
 _DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))
 _THREADS = option("Threads of the models.", ge=1, le=1024)
@@ -129,6 +140,15 @@ _KNOWLEDGE = {
     "query_grammar": option(
         "What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
         "nothing.  [default: words for few-shot, for a trained model what did best after its training]"
+    ),
+    "query_form": option(
+        "For few-shot: triplets, for single facts, or SPARQL, for counts, yes or no and questions of several hops.  [default: that of "
+        "--query-examples, else triplet]"
+    ),
+    "query_examples": option(
+        'For few-shot: the queries that the model is shown, a line each: {"form": "sparql", "question": …, "relations": […], "query": …}. '
+        " [default: five of our own]",
+        metavar="FILE.jsonl",
     ),
 }
 

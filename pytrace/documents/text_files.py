@@ -1,7 +1,8 @@
-"""Files as bytes and as text: opened through gzip, bounded in size, and decoded whatever their encoding."""
+"""Files as bytes and as text: opened through gzip or bzip2, bounded in size, and decoded whatever their encoding."""
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
@@ -21,7 +22,7 @@ TABLE_SUFFIXES = (".csv", ".tsv")
 
 MOST_BYTES = 50_000_000
 """Of a text that is read as a whole, and of a line or an item of rows: its sentences take up to forty times that."""
-# Rows compress to a tenth or less; gzip itself makes a thousandth of zeros at best.
+# Rows compress to a tenth or less; gzip itself makes a thousandth of zeros at best, bzip2 less than a ten-thousandth.
 _MOST_RATIO = 100
 
 # What a file of another format can be saved as, by its suffix.
@@ -46,6 +47,7 @@ _KNOWN_BINARY = {
     b"\xd0\xcf\x11\xe0": "an old office document; save it as .docx, .pptx or .csv",
     b"{\\rtf": "rich text; save it as .docx",
     b"\x1f\x8b": "gzip-compressed; give it a name that ends in .gz",
+    b"BZh": "bzip2-compressed; give it a name that ends in .bz2",
     b"SQLite format 3": "an SQLite database",
     b"GGUF": "a model file",
 }
@@ -78,21 +80,17 @@ class Place(NamedTuple):
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix in lower case that tells the format, without a last `.gz`."""
-    name = path.name.lower().removesuffix(".gz")
+    """Return the suffix in lower case that tells the format, without a last `.gz` or `.bz2`."""
+    name = path.name.lower().removesuffix(".gz").removesuffix(".bz2")
     return Path(name).suffix
 
 
 @contextmanager
 def open_file(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading bytes, through gzip if its name ends in `.gz`; every failure becomes a `DataError`."""
+    """Open a file for reading bytes, unpacked as `open_unpacked` does; every failure becomes a `DataError`."""
     try:
-        with path.open("rb") as plain:
-            if path.name.lower().endswith(".gz"):
-                with io.BufferedReader(cast(Any, _Unpacked(plain, path))) as stream:
-                    yield stream
-            else:
-                yield plain
+        with open_unpacked(path) as stream:
+            yield stream
     except FileNotFoundError:
         raise DataError("no such file; check the path", path=path) from None
     except IsADirectoryError:
@@ -101,28 +99,64 @@ def open_file(path: Path) -> Iterator[io.BufferedReader]:
         raise DataError(
             "cannot be read: permission denied; change its permissions or run as its owner", path=path
         ) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"is a broken gzip file ({error}); fetch or compress it again", path=path) from None
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", path=path) from None
 
 
-class _Unpacked(gzip.GzipFile):
+@contextmanager
+def open_unpacked(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading bytes, through gzip or bzip2 if its name ends in `.gz` or `.bz2`; `DataError` if it is broken."""
+    suffix = path.suffix.lower()
+    if suffix not in (".gz", ".bz2"):
+        with path.open("rb") as plain:
+            yield plain
+        return
+    try:
+        with gzip.open(path) if suffix == ".gz" else bz2.open(path) as unpacked:
+            yield io.BufferedReader(cast(Any, _Bounded(unpacked, path)))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise _broken(path, error) from None
+    except OSError as error:
+        if error.errno is None:  # bzip2's faults are no other kind of error
+            raise _broken(path, error) from None
+        raise
+
+
+def _broken(path: Path, error: Exception) -> DataError:
+    kind = "gzip" if path.suffix.lower() == ".gz" else "bzip2"
+    return DataError(f"is a broken {kind} file ({error}); fetch or compress it again", path=path)
+
+
+class _Bounded(io.RawIOBase):
     """What a file unpacks to, as long as it is not out of all proportion to it."""
 
-    def __init__(self, packed: io.BufferedReader, path: Path) -> None:
-        super().__init__(fileobj=packed)
+    def __init__(self, unpacked: gzip.GzipFile | bz2.BZ2File, path: Path) -> None:
+        super().__init__()
+        self._unpacked = unpacked
         self._path = path
         self._most = max(MOST_BYTES, _MOST_RATIO * path.stat().st_size)
 
-    def read(self, size: int | None = -1) -> bytes:
-        data = super().read(size)
-        if self.tell() > self._most:
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._unpacked.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._unpacked.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._unpacked.read(len(buffer))
+        buffer[: len(data)] = data
+        if self._unpacked.tell() > self._most:
             raise DataError(
                 f"unpacks to more than {self._most:,} bytes, a hundred times its size; unpack it, and see what it holds",
                 path=self._path,
             )
-        return data
+        return len(data)
 
 
 def peek_text(stream: io.BufferedReader, path: Path, *, only_utf8: bool = True) -> bytes:

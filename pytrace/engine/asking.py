@@ -18,11 +18,15 @@ from pytrace.storage.foreign_json import decode_json
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate
+    from pytrace.certify.claims import CheckedClaim
+    from pytrace.certify.claims.entailment import EntailmentModel
     from pytrace.documents import ReadReport
     from pytrace.engine.knowledge import KnowledgeOptions
     from pytrace.engine.loading import Engine
+    from pytrace.kg import KnowledgeBase
     from pytrace.methods.catalog import MethodName
     from pytrace.methods.ranking import Search, SearchName
+    from pytrace.models.encoders.encoder import Encoder
     from pytrace.records import Answer, Document
     from pytrace.retrieval import SentenceIndex
 
@@ -56,11 +60,12 @@ def read_corpus(
 
 
 class Asked(NamedTuple):
-    """A question's answer, the documents that the method was given, and the certificates that were asked for."""
+    """A question's answer, the documents that the method was given, and what was asked for besides: certificates, checked claims."""
 
     documents: list[Document]
     answer: Answer
-    certificates: list[Certificate]
+    certificates: Sequence[Certificate] = ()
+    claims: Sequence[CheckedClaim] = ()
 
 
 def answer_all(
@@ -77,10 +82,13 @@ def answer_all(
     knowledge: KnowledgeOptions,
     certify: bool,
     facts: Path | None,
+    checker: str | None = None,
     progress: Progress,
     where: Sequence[str] = (),
 ) -> list[Asked]:
-    """Retrieve for all questions, answer them in one batch and, where it is asked for, certify."""
+    """Retrieve for all questions, answer them in one batch and, where it is asked for, certify; `checker` names a model that decides about claims."""
+    from pytrace.engine.claims import open_checker
+    from pytrace.kg import KnowledgeBase
     from pytrace.methods.base import ClaimMethod
     from pytrace.methods.catalog import check_overrides
     from pytrace.triples.graph import TripleStore
@@ -113,17 +121,45 @@ def answer_all(
         elif isinstance(answerer, ClaimMethod):
             answers = answerer.judge(questions, chosen)
         else:
-            raise InputError(f"{method.label} cannot judge claims; use standard or cok")
+            raise InputError(f"{method.label} cannot judge claims; use standard, cot, cot-sc, verify-and-edit or cok")
         chosen = [_with_found(*each, found) for each in zip(chosen, answers, strict=True)]
         # Here, for the graph that the chains were made of is closed with the method.
-        certificates = [
-            _certify(answerer, answer, documents, facts, models, progress) if certify else []
+        entailment = open_checker(checker, models) if certify else None
+        base = None if facts is None or not certify else KnowledgeBase.load(facts, models.encoder)
+        certified = [
+            certify_by_evidence(answerer, answer, documents, models.encoder, base=base, entailment=entailment)
+            if certify
+            else Certified()
             for answer, documents in zip(answers, chosen, strict=True)
         ]
     return [
-        Asked(documents, _with_note(answer, len(documents), corpus), checked)
-        for documents, answer, checked in zip(chosen, answers, certificates, strict=True)
+        Asked(documents, _with_note(answer, len(documents), corpus), *found)
+        for documents, answer, found in zip(chosen, answers, certified, strict=True)
     ]
+
+
+def judge_all(
+    claims: Sequence[str],
+    corpus: Corpus,
+    *,
+    models: Engine,
+    checker: str | None = None,
+    where: Sequence[str] = (),
+) -> list[Asked]:
+    """Judge claims by the texts of a corpus, without a language model unless `checker` is "lm"."""
+    from pytrace.engine.claims import judge_by_texts, open_checker, passages_of
+
+    entailment = open_checker(checker, models)
+    if not isinstance(corpus, IndexedCorpus):
+        documents = list(corpus)
+        judged = judge_by_texts(claims, documents, entailment)
+        return [Asked(documents, answer, claims=checked) for answer, checked in judged]
+    asked = []
+    for claim in claims:
+        passages = passages_of(claim, corpus, models, where)
+        ((answer, checked),) = judge_by_texts([claim], passages, entailment)
+        asked.append(Asked(passages, answer, claims=checked))
+    return asked
 
 
 def _keeping(search: Search | None, found: dict[str, Document]) -> Search | None:
@@ -193,26 +229,23 @@ class _QuestionRow(msgspec.Struct):
     question: str
 
 
-def _certify(
-    answerer: object, answer: Answer, documents: list[Document], facts: Path | None, models: Engine, progress: Progress
-) -> list[Certificate]:
-    """Certify what an answer rests on: by a given graph, or by the evidence itself."""
-    from pytrace.certify.certifier import certify_answer
-    from pytrace.kg import KnowledgeBase
+class Certified(NamedTuple):
+    """What was found of an answer: certificates by a graph, and its claims beside the texts."""
 
-    if facts is not None:
-        return certify_answer(KnowledgeBase.load(facts, models.encoder), models.encoder, answer, documents=documents)
-    return certify_by_evidence(answerer, answer, documents, models, progress)
+    certificates: Sequence[Certificate] = ()
+    claims: Sequence[CheckedClaim] = ()
 
 
 def certify_by_evidence(
     answerer: object,
     answer: Answer,
     documents: list[Document],
-    models: Engine,
-    progress: Progress = lambda _, __: nullcontext(lambda *_: None),
-) -> list[Certificate]:
-    """Certify what an answer rests on by the triples that its chains were made of, or by those of its documents.
+    encoder: Encoder,
+    *,
+    base: KnowledgeBase | None = None,
+    entailment: EntailmentModel | None = None,
+) -> Certified:
+    """Certify what an answer rests on by a graph, or by the triples that its chains were made of; and what it says, by its documents.
 
     Parameters
     ----------
@@ -220,51 +253,36 @@ def certify_by_evidence(
         A method, which is still open, and its answer.
     documents
         What the method was given.
-    models, progress
-        Who finds triples in the documents, and who is told of it.
+    encoder
+        Compares steps with triples.
+    base
+        A graph to certify by.
+    entailment
+        A model that decides about claims.
 
     Raises
     ------
     InputError
-        There is nothing to certify, or no triple to certify it by.
+        There is nothing to certify by: neither graph, nor triples, nor texts that the answer claims anything beside.
     """
-    from pytrace.certify.certifier import certify_answer
+    from pytrace.certify.answer_certificates import certify_answer
+    from pytrace.certify.claims.answer_claims import check_answer
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.trace.top_triples import TopTriples
     from pytrace.methods.trace.trace import Trace
 
-    graph = answerer.graph.iterate_triples() if isinstance(answerer, Trace | TopTriples) else ()
-    # Sentences and documents state nothing that could be checked.
-    triples = [unit for unit in graph if isinstance(unit, Triple)] or _extract_triples(
-        answer, documents, models, progress
-    )
-    if not triples:
+    if base is None and isinstance(answerer, Trace | TopTriples):
+        # Sentences and documents state nothing that could be checked by a graph.
+        triples = [unit for unit in answerer.graph.iterate_triples() if isinstance(unit, Triple)]
+        base = KnowledgeBase.in_memory(triples, encoder) if triples else None
+    certificates = [] if base is None else certify_answer(base, encoder, answer, documents=documents)
+    claims = check_answer(answer, documents, entailment) if documents else []
+    if not certificates and not claims:
         raise InputError(
-            f"there is no triple to certify the answer of {answer.method} by, neither its own nor in its "
+            f"there is nothing to certify the answer of {answer.method} by: it has no triples, and claims nothing beside its "
             f"{len(documents)} documents; give --facts KG"
         )
-    return certify_answer(KnowledgeBase.in_memory(triples, models.encoder), models.encoder, answer, documents=documents)
-
-
-def _extract_triples(answer: Answer, documents: list[Document], models: Engine, progress: Progress) -> list[Triple]:
-    """Let the language model find triples in the documents that an answer rests on."""
-    from pytrace.methods.catalog import method_settings
-    from pytrace.methods.trace.triple_method import make_extractor
-    from pytrace.triples.extraction import build_graph
-    from pytrace.triples.graph import TripleStore
-
-    # A method that names no documents, such as a chain of thought, was given these all the same.
-    used = [document for document in documents if document.id in answer.evidence.document_ids] or documents
-    if not used:
-        return []
-    settings = method_settings("trace", models.settings_name, ["unit=triple"])
-    extractor = make_extractor(models.model, models.encoder, settings)
-    with (
-        progress("extracting triples to certify by", len(used)) as advance,
-        TripleStore(recipe=extractor.recipe) as graph,
-    ):
-        build_graph(graph, extractor, used, done=lambda _: advance())
-        return [unit for unit in graph.iterate_triples() if isinstance(unit, Triple)]
+    return Certified(certificates, claims)
 
 
 def _open_index(directory: Path, documents: list[Document], models: Engine) -> SentenceIndex:

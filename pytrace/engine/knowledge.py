@@ -40,6 +40,8 @@ class KnowledgeOptions:
     user_agent: str | None
     query_generator: str | None
     query_grammar: Literal["words", "relations", "none"] | None
+    query_form: Literal["triplet", "sparql"] | None = None
+    query_examples: Path | None = None
 
     def check(self, methods: Sequence[MethodName]) -> None:
         """Refuse options that do not belong together, and methods that lack a knowledge base or have no use for one."""
@@ -59,6 +61,16 @@ class KnowledgeOptions:
                 f"{', '.join(dict.fromkeys(method.name for method in methods))} asks no knowledge base; leave --kb out, or use "
                 f"{' or '.join(sorted(able))}"
             )
+        elif self.query_generator not in (None, FEW_SHOT):
+            for flag, given in (("--query-form", self.query_form), ("--query-examples", self.query_examples)):
+                if given is not None:
+                    raise InputError(
+                        f"{flag} is for a model that is shown examples, and {self.query_generator} was trained; leave out either"
+                    )
+        elif self.query_examples is not None:
+            from pytrace.kg.queries.few_shot import read_examples
+
+            read_examples(self.query_examples, self.query_form)  # before models are loaded
 
     @functools.cached_property
     def store(self) -> FactStore:
@@ -78,10 +90,17 @@ class KnowledgeOptions:
     def _generator(self, models: Engine) -> QueryGenerator:
         """Return who writes queries: the language model by a few examples, or a model trained for it."""
         if self.query_generator is None or self.query_generator == FEW_SHOT:
-            from pytrace.kg.queries.few_shot import FewShotGenerator
+            from pytrace.kg.queries.few_shot import FEW, FewShotGenerator, read_examples
 
+            form, examples = read_examples(self.query_examples, self.query_form)
             return FewShotGenerator(
-                models.model, self.store.relations(), encoder=models.encoder, grammar=self.query_grammar or "words"
+                models.model,
+                self.store.relations(),
+                encoder=models.encoder,
+                grammar=self.query_grammar or "words",
+                form=form,
+                labelled=examples,
+                demonstrations=FEW if self.query_examples is None else len(examples),
             )
         from pytrace.kg.queries.trained import TrainedGenerator
 
@@ -122,6 +141,7 @@ class KnowledgeOptions:
             # By what is in the files, which may be edited under their names.
             "labels": None if self.kb_labels is None else file_settings(self.kb_labels),
             "predicates": None if self.kb_predicates is None else file_settings(self.kb_predicates),
+            **({} if self.query_examples is None else {"examples": file_settings(self.query_examples)}),
         }
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Other frameworks' interfaces: LlamaIndex, LangChain, Haystack, and the shapes of rerankers (docs/integrations.md).
+"""Other frameworks' interfaces: LlamaIndex, LangChain, Haystack and others, and checks for pytest, DeepEval and RAGAS (docs/integrations.md).
 
 Each module imports its framework, and is imported by nothing else here.
 """

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import msgspec
 import numpy as np
@@ -33,14 +33,16 @@ from pytrace.kg.knowledge_base_files import (
     ArrayEntry,
     Manifest,
     SketchEntry,
+    VectorType,
     leaves,
+    row_type,
 )
 from pytrace.kg.triple_search import make_sketch
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.storage.files import checksum, flush, replace_file
 from pytrace.storage.foreign_json import read_json
 from pytrace.storage.locks import take_lock
-from pytrace.storage.mapped_arrays import FileEntry, save_manifest, write_pieces
+from pytrace.storage.mapped_arrays import FileEntry, int8_rows, save_manifest, write_pieces
 from pytrace.storage.text import storable
 
 _RECORD = "building.json"
@@ -58,15 +60,18 @@ class _Progress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: str
     rows: int
     checksum: int
+    vectors: VectorType = "float32"
 
 
 class Building:
     """A knowledge base that is being built; a context manager that holds the lock on its unfinished files."""
 
-    def __init__(self, directory: str | os.PathLike[str], encoder: Encoder) -> None:
+    def __init__(self, directory: str | os.PathLike[str], encoder: Encoder, *, vectors: VectorType = "float32") -> None:
         self.directory = Path(os.path.abspath(directory))  # noqa: PTH100 - resolve() would follow the last link
         self.unfinished = self.directory.parent / f".{self.directory.name[:200]}.building"
         self._encoder = encoder
+        self._kind = vectors
+        self._row = row_type(vectors, encoder.dimension)
         self._arrays: dict[str, ArrayEntry] = {}
         self._numbers: dict[str, int] = {}
         self._files: dict[str, FileEntry] = {}
@@ -96,12 +101,12 @@ class Building:
                 (self.unfinished / _RECORD).unlink(missing_ok=True)
             path = self.unfinished / VECTORS
             path.touch()
-            os.truncate(path, 4 * self._encoder.dimension * self._progress.rows)
+            os.truncate(path, self._row.itemsize * self._progress.rows)
         return self._progress.rows
 
     def append(self, vectors: NDArray[np.float32]) -> None:
         """Add the vectors of the next triples, float32 [n, dimension]; they count once this returns."""
-        content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+        content = _rows(vectors, self._row).tobytes()
         with self._writing():
             with (self.unfinished / VECTORS).open("ab") as stream:
                 stream.write(content)
@@ -187,14 +192,16 @@ class Building:
 
     def _resumable(self, digest: str) -> _Progress:
         """Return how far an earlier build came, if it was of the same columns and encoder and its vectors are whole."""
-        fresh = _Progress(FORMAT, storable(self._encoder.fingerprint), self._encoder.dimension, digest, 0, 0)
+        fresh = _Progress(
+            FORMAT, storable(self._encoder.fingerprint), self._encoder.dimension, digest, 0, 0, self._kind
+        )
         try:
             record = read_json(self.unfinished / _RECORD, _Progress)
         except (OSError, ValueError):
             return fresh
         if msgspec.structs.replace(record, rows=0, checksum=0) != fresh or record.rows < 0:
             return fresh
-        size = 4 * record.dimension * record.rows
+        size = self._row.itemsize * record.rows
         intact = (self.unfinished / VECTORS).exists() and checksum(self.unfinished / VECTORS, size) == (
             record.checksum,
             size,
@@ -203,8 +210,11 @@ class Building:
 
     def _write_sketch(self) -> SketchEntry | None:
         shape = (self._progress.rows, self._encoder.dimension)
-        sketch = make_sketch(np.asarray(np.memmap(self.unfinished / VECTORS, dtype="<f4", mode="r", shape=shape)))
         path = self.unfinished / SKETCH
+        # A sketch of int8 rows would be two thirds of their size.
+        sketch = None
+        if self._kind == "float32":
+            sketch = make_sketch(np.asarray(np.memmap(self.unfinished / VECTORS, dtype="<f4", mode="r", shape=shape)))
         if sketch is None:
             path.unlink(missing_ok=True)
             return None
@@ -221,3 +231,12 @@ class Building:
                 f"{self.directory} cannot be built ({error.strerror or error}); nothing is there yet, and {self.unfinished} keeps "
                 "what was encoded: free some room or correct the permissions, and build again"
             ) from None
+
+
+def _rows(vectors: NDArray[np.float32], row: np.dtype[Any]) -> NDArray[Any]:
+    """Return vectors as they are kept."""
+    if row.names is None:
+        return np.ascontiguousarray(vectors, dtype="<f4")
+    rows = np.empty(len(vectors), dtype=row)
+    rows["vector"], rows["scale"] = int8_rows(vectors)
+    return rows

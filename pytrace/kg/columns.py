@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ from pytrace.errors import InputError
 from pytrace.kg.entities import EntityIndex
 from pytrace.kg.mention_index import MentionIndex
 from pytrace.kg.names import entity_name, relation_name
+from pytrace.kg.terms import named_by
 from pytrace.kg.text_table import KeyIndex, TextTable
 from pytrace.records import Triple
 
@@ -40,13 +41,20 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     tail_ends: NDArray[np.int64]
 
 
-def compile_triples(triples: Iterable[Triple], *, names: Mapping[str, str] | None = None) -> Columns:
+def compile_triples(
+    triples: Iterable[Triple],
+    *,
+    names: Mapping[str, str] | None = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
+) -> Columns:
     """Give entities and relations numbers in the order they come in, and drop triples that come again.
 
-    `names` words keys, for instance by an ontology's labels; others are worded by `entity_name` and `relation_name`. It is
-    looked at after the last triple, and may be filled while they come.
+    `names` words keys, for instance by an ontology's labels; others are worded by `entity_name` and `relation_name`. `aliases`
+    are other names by which texts mention entities. Both are looked at after the last triple, and may be filled while they
+    come. A relation of Wikidata has the label of its property.
     """
-    names = {} if names is None else names  # one that is empty now may fill while the triples come
+    # What is empty now may fill while the triples come.
+    names, aliases = {} if names is None else names, {} if aliases is None else aliases
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     numbers = array("i")
@@ -65,10 +73,14 @@ def compile_triples(triples: Iterable[Triple], *, names: Mapping[str, str] | Non
         entity_keys=TextTable.of(entities),
         entity_names=TextTable.of(worded),
         relation_keys=TextTable.of(relations),
-        relation_names=TextTable.of(names.get(key) or relation_name(key) for key in relations),
+        relation_names=TextTable.of(
+            names.get(key) or names.get(named_by(key)) or relation_name(key) for key in relations
+        ),
         entity_rows=KeyIndex.of(entities),
         relation_rows=KeyIndex.of(relations),
-        mentions=MentionIndex.of(worded),
+        mentions=MentionIndex.of(
+            worded, [(alias, entities[key]) for key, others in aliases.items() if key in entities for alias in others]
+        ),
         entity_index=EntityIndex.of(worded),
         by_head=np.argsort(table[:, 0], kind="stable").astype(np.int32),
         head_ends=np.cumsum(np.bincount(table[:, 0], minlength=len(entities)), dtype=np.int64),

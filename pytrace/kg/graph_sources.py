@@ -1,7 +1,8 @@
 """Triples of any knowledge graph as a stream: TSV, JSON lines, N-Triples, Turtle, and pytrace's own store and exports.
 
 Keys are as the source has them. An RDF graph brings names along: an IRI's rdfs:label or skos:prefLabel (one without a
-language or in English before any other), and a literal's text. Graphs that pytrace wrote as RDF are read as what they
+language or in English before any other), and a literal's text; and other names: skos:altLabel, schema:alternateName, and further
+labels. Descriptions (schema:description, rdfs:comment and the like) are no facts, and left out. Graphs that pytrace wrote as RDF are read as what they
 were written from, so that all forms of one graph have the same keys. What has no relation is a sentence, no fact, and is
 left out.
 """
@@ -19,7 +20,7 @@ import pyoxigraph as ox
 from pytrace.documents.read_report import ReadReport, skipping
 from pytrace.errors import DataError, InputError
 from pytrace.kg.names import entity_name
-from pytrace.kg.terms import ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
+from pytrace.kg.terms import ALIASES, DESCRIPTIONS, ENTITY, LABELS, PROVENANCE, RELATION, is_foreign
 from pytrace.records import Triple, Unit
 from pytrace.storage.foreign_json import decode_json
 from pytrace.storage.text import canonical
@@ -33,11 +34,13 @@ _STORE = "graph.db"
 class Source(msgspec.Struct, frozen=True):
     """The triples of a knowledge graph, to be read once, and how to word their keys.
 
-    `names` is complete when `triples` has come to its end; memory is linear in the labels, whatever the triples.
+    `names` and `aliases`, what entities are also called, are complete when `triples` has come to its end; memory is linear in
+    the labels, whatever the triples.
     """
 
     triples: Iterator[Triple]
     names: dict[str, str]
+    aliases: dict[str, list[str]]
 
 
 def read_source(path: str | os.PathLike[str], *, format: str | None = None, report: ReadReport | None = None) -> Source:
@@ -50,14 +53,15 @@ def read_source(path: str | os.PathLike[str], *, format: str | None = None, repo
     """
     path = Path(path)
     names: dict[str, str] = {}
+    aliases: dict[str, list[str]] = {}
     if path.is_dir():
-        return Source(_read_store(path, format), names)
+        return Source(_read_store(path, format), names, aliases)
     kind = graph_format(path, format)
     if kind == "tsv":
-        return Source(_read_tsv(path, report), names)
+        return Source(_read_tsv(path, report), names, aliases)
     if kind == "jsonl":
-        return Source(_read_jsonl(path, report), names)
-    return Source(_RdfReader(path, names).read(kind, report), names)
+        return Source(_read_jsonl(path, report), names, aliases)
+    return Source(_RdfReader(path, names, aliases).read(kind, report), names, aliases)
 
 
 def _read_store(path: Path, name: str | None) -> Iterator[Triple]:
@@ -155,9 +159,10 @@ def _object(text: str, path: Path, line: int) -> dict[str, object]:
 class _RdfReader:
     """Makes triples of statements, and takes names down while it reads."""
 
-    def __init__(self, path: Path, names: dict[str, str]) -> None:
+    def __init__(self, path: Path, names: dict[str, str], aliases: dict[str, list[str]]) -> None:
         self._path = path
         self._names = names
+        self._aliases = aliases
         self._foreign: set[str] = set()  # keys whose name is in a language that another label may outdo
 
     def read(self, kind: str, report: ReadReport | None) -> Iterator[Triple]:
@@ -180,6 +185,12 @@ class _RdfReader:
             if quad.predicate in LABELS:
                 self._name(self._key(subject), target)
                 return None
+            if quad.predicate in ALIASES:
+                if not is_foreign(target):
+                    self._alias(self._key(subject), target.value)
+                return None
+            if quad.predicate in DESCRIPTIONS:
+                return None
             tail = target.value
             worded = " ".join(tail.split())
             if not worded:  # it says nothing
@@ -200,6 +211,14 @@ class _RdfReader:
         if key not in self._names or (key in self._foreign and not foreign):
             self._names[key] = text
             (self._foreign.add if foreign else self._foreign.discard)(key)
+        elif not foreign:
+            self._alias(key, text)
+
+    def _alias(self, key: str, text: str) -> None:
+        text = " ".join(text.split())
+        known = self._aliases.setdefault(key, [])
+        if text and text not in known:
+            known.append(text)
 
     def _key(self, term: ox.NamedNode | ox.BlankNode) -> str:
         if isinstance(term, ox.BlankNode):

@@ -1,7 +1,7 @@
 """The files of a knowledge base: plain arrays that are mapped as they are, and a manifest that says what they are.
 
 A directory holds ``base.columns`` (all arrays of `Columns`, each at the place that the manifest gives), ``base.vectors``
-(float32 rows), for a large base ``base.sketch`` (float16 rows, then float32 directions: see `pytrace.kg.triple_search`),
+(rows of float32, or of int8 with a float32 scale behind each, as the file's size tells), for a large base of float32 ``base.sketch`` (float16 rows, then float32 directions: see `pytrace.kg.triple_search`),
 and ``base.json``, the manifest: format, encoder, what is where, sizes and CRC-32 checksums, of itself too. What is there never changes;
 `pytrace.kg.building` makes it.
 """
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import msgspec
 import numpy as np
@@ -39,7 +39,6 @@ _KEPT_BYTES = 256 << 20
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
-Vectors = NDArray[np.float32]
 
 
 class ArrayEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,6 +57,17 @@ class SketchEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     longest: float
 
 
+VectorType = Literal["float32", "int8"]
+"""How the vectors of triples are kept."""
+
+
+def row_type(kind: VectorType, dimension: int) -> np.dtype[Any]:
+    """Return the type of a row of ``base.vectors``; one of int8 is a vector once it is multiplied with its scale."""
+    if kind == "float32":
+        return np.dtype(("<f4", (dimension,)))
+    return np.dtype([("vector", "i1", (dimension,)), ("scale", "<f4")])
+
+
 class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     """What a knowledge base's files are; `arrays` and `numbers` are the fields of `Columns` by their dotted names."""
 
@@ -66,6 +76,11 @@ class Manifest(VectorsManifest, frozen=True, forbid_unknown_fields=True):
     numbers: dict[str, int]
     files: dict[str, FileEntry]
     sketch: SketchEntry | None = None
+
+    @property
+    def vectors(self) -> VectorType:
+        """How vectors are kept, which the size of their file tells."""
+        return "float32" if self.files[VECTORS].bytes == 4 * self.triples * self.dimension else "int8"
 
 
 class BaseFiles:
@@ -92,7 +107,8 @@ class BaseFiles:
             self._mapped[name].verify(self.manifest.files[name].checksum, most=SMALL)
         try:
             self._columns = self._map_columns()
-            self._vectors = self._mapped[VECTORS].array(np.float32, (self.manifest.triples, self.manifest.dimension))
+            row = row_type(self.manifest.vectors, self.manifest.dimension)
+            self._vectors = self._mapped[VECTORS].array(row.base, (self.manifest.triples, *row.shape))
             self._sketch = self._map_sketch()
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise StoreError(
@@ -106,8 +122,8 @@ class BaseFiles:
         return self._columns
 
     @property
-    def vectors(self) -> NDArray[np.float32]:
-        """The vectors, mapped."""
+    def vectors(self) -> NDArray[Any]:
+        """The rows of the vectors, mapped: see `row_type`."""
         self._mapped[VECTORS].check()
         return self._vectors
 
@@ -119,11 +135,11 @@ class BaseFiles:
         return self._sketch
 
     @property
-    def read_vectors(self) -> Callable[[Rows], Vectors] | None:
+    def read_vectors(self) -> Callable[[Rows], NDArray[Any]] | None:
         """What copies rows of the vectors from their file; None where they are so few that they may stay in memory."""
         if self._vectors.nbytes <= _KEPT_BYTES:
             return None
-        return partial(self._mapped[VECTORS].read_rows, length=self.manifest.dimension)
+        return partial(self._mapped[VECTORS].read_rows, kind=row_type(self.manifest.vectors, self.manifest.dimension))
 
     def verify(self) -> None:
         """Read all files and compare their checksums."""
@@ -174,7 +190,8 @@ def read_manifest(directory: Path) -> Manifest:
         manifest.format not in _FORMATS
         or min(manifest.triples, manifest.dimension) < 1
         or set(manifest.files) != wanted
-        or manifest.files[VECTORS].bytes != 4 * manifest.triples * manifest.dimension
+        or manifest.files[VECTORS].bytes
+        not in {manifest.triples * row_type(kind, manifest.dimension).itemsize for kind in get_args(VectorType)}
     ):
         raise StoreError(
             f"{path} has format {manifest.format}, {manifest.triples:,} triples of dimension {manifest.dimension} and files "

@@ -98,6 +98,11 @@ class EntityLinker:
         }
         return [list(links[pair]) for pair in zip(mentions, contexts, strict=True)]
 
+    def knows(self, alternatives: Sequence[Sequence[Sequence[str]]]) -> list[bool]:
+        """Tell for each question whether the store has all entities that one of its queries mentions, at least one."""
+        candidates = self._candidates(list({name for queries in alternatives for names in queries for name in names}))
+        return [any(names and all(candidates[name] for name in names) for names in queries) for queries in alternatives]
+
     def _candidates(self, mentions: Sequence[str]) -> dict[str, list[EntityMatch]]:
         """Return for each mention the entities between which letters leave it open."""
         candidates: dict[str, list[EntityMatch]] = {mention: [] for mention in mentions}

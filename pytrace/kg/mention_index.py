@@ -41,9 +41,14 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
     longest: int
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> MentionIndex:
-        """Index names; entity i has the i-th."""
+    def of(cls, names: Iterable[str], aliases: Iterable[tuple[str, int]] = ()) -> MentionIndex:
+        """Index names, of which entity i has the i-th, and other names of entities, by their numbers."""
         words = [tokens(name) for name in names]
+        numbers = np.arange(len(words), dtype=np.int32)
+        others = {(tuple(tokens(alias)), entity) for alias, entity in aliases}
+        further = [(row, entity) for row, entity in sorted(others) if list(row) != words[entity]]
+        words += [list(row) for row, _ in further]
+        numbers = np.append(numbers, np.array([entity for _, entity in further], dtype=np.int32))
         sizes = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
         values, starts = _hashed(words)
         hashes = np.zeros(len(words), dtype=np.uint64)
@@ -56,7 +61,7 @@ class MentionIndex(msgspec.Struct, frozen=True, eq=False):
             begun.append(np.unique(hashes[there[sizes[there] > size + 1]]))
         order = usable[np.argsort(hashes[usable], kind="stable")]
         beginnings = np.unique(np.concatenate(begun)) if begun else np.empty(0, dtype=np.uint64)
-        return cls(hashes[order], order.astype(np.int32), beginnings, longest)
+        return cls(hashes[order], numbers[order], beginnings, longest)
 
     def find(self, texts: Sequence[str]) -> list[list[Mention]]:
         """Find the names in each text, by start in its normal form, without those that lie within a longer one."""

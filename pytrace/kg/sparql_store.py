@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pyoxigraph as ox
 
+from pytrace.documents.text_files import suffix_of
 from pytrace.errors import DataError, InputError
 from pytrace.kg.graph_sources import read_source
 from pytrace.kg.names import entity_name, relation_name
@@ -54,7 +55,7 @@ class KnowledgeStore:
     def load(cls, path: str | os.PathLike[str], *, format: str | None = None) -> KnowledgeStore:
         """Load a file, all of it or nothing."""
         path = Path(path)
-        suffix = {"ntriples": ".nt", "turtle": ".ttl", None: path.suffix.lower()}.get(format, "")
+        suffix = {"ntriples": ".nt", "turtle": ".ttl", None: suffix_of(path)}.get(format, "")
         if suffix not in _FORMATS or path.is_dir():
             return cls.of_triples(read_source(path, format=format).triples, path=path)
         store = ox.Store()

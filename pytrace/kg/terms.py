@@ -17,7 +17,10 @@ ENTITY, RELATION = "urn:pytrace:entity:", "urn:pytrace:relation:"
 VOCABULARY = "urn:pytrace:vocabulary:"
 PROVENANCE = ("urn:pytrace:document:", "urn:pytrace:sentence:", "urn:pytrace:statement:")
 # Wikidata states facts with one IRI and names them by another.
-_DIRECT, _PROPERTY = "http://www.wikidata.org/prop/direct/", "http://www.wikidata.org/entity/"
+_STATED, _PROPERTY = (
+    re.compile(r"https?://www\.wikidata\.org/prop/(?:[a-z/-]+/)?(P\d+)"),
+    "http://www.wikidata.org/entity/",
+)
 _IRI = re.compile(r"(?:https?|urn):[^\x00-\x20<>\"{}|^`\\\ud800-\udfff]+")
 _RDFS, _SKOS = "http://www.w3.org/2000/01/rdf-schema#", "http://www.w3.org/2004/02/skos/core#"
 
@@ -32,10 +35,27 @@ ALIASES = tuple(
 NAMING = frozenset((*LABELS, *ALIASES))
 """The relations of entities to their names."""
 
+DESCRIPTIONS = frozenset(
+    map(
+        ox.NamedNode,
+        (
+            f"{_RDFS}comment",
+            f"{_SKOS}definition",
+            "http://schema.org/description",
+            "https://schema.org/description",
+            "http://purl.org/dc/terms/description",
+            "http://purl.org/dc/elements/1.1/description",
+            "http://dbpedia.org/ontology/abstract",
+        ),
+    )
+)
+"""The relations of entities to sentences about them, which are no facts to compare a step with."""
+
 
 def named_by(key: str) -> str:
     """Return the key that has a relation's label: of a Wikidata relation its property, else the relation itself."""
-    return _PROPERTY + key.removeprefix(_DIRECT) if key.startswith(_DIRECT) else key
+    found = _STATED.fullmatch(key)
+    return key if found is None else _PROPERTY + found[1]
 
 
 def is_foreign(label: ox.Literal) -> bool:

@@ -20,6 +20,7 @@ Algorithms" (2nd edition), section 3.1, for the rounding of inner products.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -159,16 +160,29 @@ def _rescored(
     return scores, numbers
 
 
+def search_int8(
+    queries: Vectors, rows: NDArray[Any], k: int, *, read: Callable[[Rows], NDArray[Any]] | None = None
+) -> tuple[Vectors, Rows]:
+    """Find the `k` rows of int8 vectors with their scales (`pytrace.kg.knowledge_base_files.row_type`) with the largest inner products."""
+    return _search_all(np.asarray(queries, dtype=np.float32), rows, k, read)
+
+
+def _top_k(queries: Vectors, rows: NDArray[Any], k: int) -> tuple[Vectors, Rows]:
+    if rows.dtype.names is None:
+        return top_k(queries, rows, k)
+    return top_k(queries, rows["vector"], k, scale=rows["scale"])
+
+
 def _search_all(
-    queries: Vectors, vectors: Vectors, k: int, read: Callable[[Rows], Vectors] | None
+    queries: Vectors, vectors: NDArray[Any], k: int, read: Callable[[Rows], NDArray[Any]] | None
 ) -> tuple[Vectors, Rows]:
     """Score all vectors, block by block where they are read."""
     step = max(_BLOCK_BYTES // max(vectors[:1].nbytes, 1), 1)
     if read is None or len(vectors) <= step:
-        return top_k(queries, vectors, k)
-    scores, numbers = top_k(queries, read(np.arange(step)), k)
+        return _top_k(queries, vectors, k)
+    scores, numbers = _top_k(queries, read(np.arange(step)), k)
     for start in range(step, len(vectors), step):
-        more, rows = top_k(queries, read(np.arange(start, min(start + step, len(vectors)))), k)
+        more, rows = _top_k(queries, read(np.arange(start, min(start + step, len(vectors)))), k)
         both = np.concatenate([scores, more], axis=-1)
         # Stable, and of equal scores those of earlier blocks come first: ties fall as they do among all.
         order = np.argsort(-both, axis=-1, kind="stable")[..., :k]

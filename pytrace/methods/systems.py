@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,10 +64,12 @@ class System(Method):
         self._settings = settings
         self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
         self._corpus: dict[str, Document] | None = None
-        self._system = system() if isinstance(system, type) else system
+        with self._blamed("it was made"):
+            self._system = system() if isinstance(system, type) else system
         if corpus is not None and hasattr(self._system, "index"):
             self._corpus = {passage.id: passage for passage in corpus}
-            self._system.index(list(self._corpus.values()))
+            with self._blamed(f"it indexed {len(self._corpus)} passages"):
+                self._system.index(list(self._corpus.values()))
 
     def answer(self, questions: Sequence[str], documents: Documents) -> list[Answer]:
         """Answer questions: in the system's own words where it has some, else as our reader reads what it ranked."""
@@ -94,12 +97,8 @@ class System(Method):
             ]
 
     def _asked(self, question: str, documents: Sequence[Document]) -> _Result:
-        try:
+        with self._blamed(f"it was asked {question!r}"):
             found = self._system(question, list(documents))
-        except Exception as error:
-            raise ModelError(
-                f"{self.name} raised {type(error).__name__} when it was asked {question!r}: {error}"
-            ) from error
         given = found if isinstance(found, Mapping) else {"answer": found} if isinstance(found, str) else {"ids": found}
         if not given.keys() <= {"answer", "ids", "context"}:
             raise self._wrong(question, f"a mapping with {', '.join(sorted(map(repr, given)))}")
@@ -118,6 +117,13 @@ class System(Method):
         elif not ranked and answer is not None:
             evidence = Evidence("none", (), ())
         return _Result(evidence, answer)
+
+    @contextmanager
+    def _blamed(self, when: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise ModelError(f"{self.name} raised {type(error).__name__} when {when}: {error}") from error
 
     def _texts(self, question: str, found: Any, what: str) -> list[str]:
         if isinstance(found, str | bytes) or not isinstance(found, Iterable):
@@ -147,9 +153,9 @@ def system_row(module: str, attribute: str) -> MethodRow:
         sys.path.insert(0, str(Path.cwd()))  # a console script's own path does not have it
     try:
         system = getattr(importlib.import_module(module), attribute, None)
-    except ImportError as error:
+    except Exception as error:  # whatever the module's own lines raise
         raise InputError(
-            f"the system {module}:{attribute} cannot be imported ({error}); name a module of this folder or of what is installed"
+            f"the system {module}:{attribute} cannot be imported ({type(error).__name__}: {error}); name a module of this folder or of what is installed"
         ) from error
     if not callable(system):
         raise InputError(f"{module} has no callable {attribute!r}; write --system MODULE:CALLABLE")

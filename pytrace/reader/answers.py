@@ -17,8 +17,9 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.conclusions import FOREIGN_CONCLUSION
+from pytrace.reader.conclusions import FOREIGN_CONCLUSION, FOREIGN_COPULA, FULL_STOPS
 from pytrace.reader.prompts import ReaderDemonstration, ReaderKind
+from pytrace.reader.thinking import without_thinking
 from pytrace.records import Evidence
 
 INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
@@ -146,18 +147,19 @@ def question_input(context: Sequence[str], question: str, prefix: str = "Answer:
 
 _PREAMBLE = re.compile(rf"^(?:the (?:correct )?answer is:?|answer:|{FOREIGN_CONCLUSION})\s*", re.IGNORECASE)
 _QUOTES = {'"': '"', "'": "'", "«": "»", "„": "“", "「": "」", "『": "』"}
-# A full stop of another script, and the Japanese copula before it.
-_STOP = re.compile(r"(?:です|である)?[。۔।]$|です$")
+# A full stop of another script, and "it is" behind an answer.
+_STOP = re.compile(rf"(?:{FOREIGN_COPULA})?[{FULL_STOPS}]$|(?:{FOREIGN_COPULA})\.?$")
 
 
 def clean_answer(text: str) -> str:
-    """Return an answer without a preamble, surrounding quotes or a final full stop."""
-    line = text.strip().splitlines()[0].strip() if text.strip() else ""
+    """Return an answer without thinking in tags, a preamble, surrounding quotes or a final full stop."""
+    text = without_thinking(text).strip()
+    line = text.splitlines()[0].strip() if text else ""
     line = _STOP.sub("", _PREAMBLE.sub("", line).strip())
     if len(line) > 1 and _QUOTES.get(line[0]) == line[-1]:
         line = line[1:-1].strip() if line[0] in "«„" else line[1:-1]
     # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."
-    return line[:-1] if line.endswith(".") and not re.search(r"\b\w\.$", line) else line
+    return line[:-1] if line.endswith(".") and not re.search(r"(?:^|[\s.-])\w\.$", line) else line
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

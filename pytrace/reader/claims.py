@@ -3,27 +3,28 @@
 Source: Li et al., "Chain of Knowledge: A Framework for Grounding Large Language Models with Structured Knowledge Bases"
 (2023), section 6.1: a claim is a single sentence, so it is judged without a chain of thought. The paper reads the label from
 generated text; here it is the log-probabilities of the verdicts, so that the share of samples that would agree (section 3.3) is
-known without a sample.
+known without a sample. Of models that give none, samples are drawn and read, as in the paper.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import InputError, LogitsUnavailableError
+from pytrace.errors import InputError
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import fit_context
+from pytrace.reader.answers import FittedContext, fit_context
 from pytrace.reader.prompts.reasoning import LABELS, ClaimDemonstration, ClaimLabel
 
-__all__ = ["LABELS", "ClaimJudge", "ClaimJudgement", "ClaimLabel", "ClaimScoring", "LabelVote", "votes"]
+__all__ = ["LABELS", "ClaimJudge", "ClaimJudgement", "ClaimLabel", "ClaimScoring", "LabelVote", "read_label", "votes"]
 
-ClaimScoring = Literal["words", "letters"]
+ClaimScoring = Literal["words", "letters", "text"]
 
 INSTRUCTION = "Say whether the claim is true or false, or whether there is not enough information to tell."
 WITH_FACTS = f"{INSTRUCTION} Go by the facts."
@@ -38,6 +39,9 @@ CONTENT_FREE = "N/A"
 _UNIFORM = (1 / 3, 1 / 3, 1 / 3)
 # A verdict is one word, and a letter one token.
 _VERDICT_TOKENS = 8
+# A model that is asked for a verdict may say it in a sentence.
+_WRITTEN_TOKENS = 32
+_STOP = ("\n\n", "\nClaim:", "\nFacts:")
 # Three of five in shares that were rounded on their way are still three of five.
 _ROUNDING = 1e-12
 
@@ -45,13 +49,15 @@ _ROUNDING = 1e-12
 class ClaimJudgement(msgspec.Struct, frozen=True):
     """What a model makes of a claim: a label, and the probability of each, in the order of `LABELS`.
 
-    `read` counts the tokens of the facts that it saw, `left_out` the facts that it did not see whole.
+    `read` counts the tokens of the facts that it saw, `left_out` the facts that it did not see whole. `samples` are those that the
+    probabilities are shares of, 0 where they are of log-probabilities.
     """
 
     label: ClaimLabel
     probabilities: tuple[float, float, float]
     read: int = 0
     left_out: int = 0
+    samples: int = 0
 
 
 class LabelVote(msgspec.Struct, frozen=True):
@@ -63,9 +69,13 @@ class LabelVote(msgspec.Struct, frozen=True):
 
 
 class ClaimJudge:
-    """Judges claims by themselves or by facts, all of them in one call."""
+    """Judges claims by themselves or by facts, all of them in one call.
 
-    # Chain of Knowledge, section 6.1.
+    With the scoring ``text``, and whatever it is with a model that gives no log-probabilities, the model writes its verdict, `samples`
+    times at a temperature, and the probabilities are the shares of the labels.
+    """
+
+    # Chain of Knowledge, section 6.1; the samples are those of section 3.3.
 
     def __init__(
         self,
@@ -75,15 +85,20 @@ class ClaimJudge:
         scoring: ClaimScoring = "letters",
         calibrated: bool = True,
         labelled: Sequence[ClaimDemonstration] | None = None,
+        samples: int = 1,
+        temperature: float = 0.0,
+        seed: int = 0,
     ) -> None:
-        if not model.gives_logits:
-            raise LogitsUnavailableError(
-                f"{model.name} gives no log-probabilities, by which claims are judged; use a model that does"
+        if scoring not in get_args(ClaimScoring):
+            raise InputError(f"the scoring of claims is {scoring!r}; choose 'words', 'letters' or 'text'")
+        if samples < 1 or not 0 <= temperature < math.inf:
+            raise InputError(
+                f"there are {samples} samples at temperature {temperature}; give at least 1, and 0 or a number above it"
             )
-        if scoring not in ("words", "letters"):
-            raise InputError(f"the scoring of claims is {scoring!r}; choose 'words' or 'letters'")
         self._model = model
-        self._scoring = scoring
+        self._scoring: ClaimScoring = scoring if model.gives_logits else "text"
+        # Greedy ones would all be the same.
+        self._samples, self._temperature, self._seed = samples if temperature else 1, temperature, seed
         self._calibrated = calibrated
         self._shown = ClaimDemonstration.last(max(demonstrations, 0), labelled)
 
@@ -96,21 +111,56 @@ class ClaimJudge:
                 raise InputError(f"claim {number} of {len(claims)} is empty; give it words")
         instruction = f"{WITH_FACTS}\n{_OPTIONS}"  # the longest that there is
         fitted = [
-            fit_context(self._model, instruction, claim, list(filter(str.strip, facts)), max_tokens=_VERDICT_TOKENS)
+            fit_context(self._model, instruction, claim, list(filter(str.strip, facts)), max_tokens=_WRITTEN_TOKENS)
             for claim, facts in zip(claims, contexts, strict=True)
         ]
         prompts = [self._prompt(claim, seen.entries) for claim, seen in zip(claims, fitted, strict=True)]
+        sampled = self._scoring == "text"
+        probabilities = self._shares(prompts) if sampled else self._likelihoods(prompts, fitted)
+        return [
+            ClaimJudgement(
+                LABELS[_likeliest(own)],
+                own,
+                self._model.count_tokens("\n".join(seen.entries)) if seen.entries else 0,
+                seen.left_out,
+                self._samples if sampled else 0,
+            )
+            for seen, own in zip(fitted, probabilities, strict=True)
+        ]
+
+    def _likelihoods(
+        self, prompts: Sequence[Prompt], fitted: Sequence[FittedContext]
+    ) -> list[tuple[float, float, float]]:
+        """Return the probabilities of the labels by what the model makes of each verdict."""
         # Calibration differs with the form of the prompt: with facts, or without.
         forms = list(dict.fromkeys(bool(seen.entries) for seen in fitted)) if self._calibrated else []
         free = [self._prompt(CONTENT_FREE, (CONTENT_FREE,) if form else ()) for form in forms]
         scores = self._scores([*prompts, *free])
         liked = dict(zip(forms, scores[len(prompts) :], strict=True))
-        judgements = []
-        for seen, score in zip(fitted, scores, strict=False):
-            probabilities = _probabilities(score, liked.get(bool(seen.entries)))
-            read = self._model.count_tokens("\n".join(seen.entries)) if seen.entries else 0
-            judgements.append(ClaimJudgement(LABELS[_likeliest(probabilities)], probabilities, read, seen.left_out))
-        return judgements
+        return [
+            _probabilities(score, liked.get(bool(seen.entries))) for seen, score in zip(fitted, scores, strict=False)
+        ]
+
+    def _shares(self, prompts: Sequence[Prompt]) -> list[tuple[float, float, float]]:
+        """Let the model write its verdicts, and return the share of each label."""
+        if not prompts:
+            return []
+        rows = self._model.generate(
+            prompts,
+            max_tokens=_WRITTEN_TOKENS,
+            stop=_STOP,
+            temperature=self._temperature,
+            n=self._samples,
+            seed=self._seed,
+        )
+        shares = []
+        for row in rows:
+            said = [read_label(completion.text) for completion in row]
+            # A sample without a label speaks for none of them more than for another.
+            unread = said.count(None) / len(LABELS)
+            first, second, third = ((said.count(label) + unread) / len(said) for label in LABELS)
+            shares.append((first, second, third))
+        return shares
 
     def _scores(self, prompts: Sequence[Prompt]) -> list[NDArray[np.float64]]:
         """Return the log-probabilities of the verdicts after each prompt: float64 [3]."""
@@ -142,7 +192,31 @@ class ClaimJudge:
         return "\n".join([*lines, _OPTIONS] if self._scoring == "letters" else lines)
 
     def _verdict(self, label: ClaimLabel) -> str:
-        return WORDS[label] if self._scoring == "words" else _LETTERS[LABELS.index(label)]
+        return _LETTERS[LABELS.index(label)] if self._scoring == "letters" else WORDS[label]
+
+
+# What says that nothing can be said comes first: "no evidence" is no "no". A bare yes or no counts only as the first word.
+_LABEL = re.compile(
+    r"(?P<none>\b(?:unknown|unclear|uncertain|undecided|not enough|insufficient|neither|no (?:information|evidence)|"
+    r"can(?:not|'t|’t| not) be (?:determined|verified|told|known))\b)"
+    r"|(?P<refutes>\A\W*no\b|\b(?:false|untrue|incorrect|wrong|refute[sd]?|contradict(?:s|ed)?|not (?:true|correct|supported))\b)"
+    r"|(?P<supports>\A\W*yes\b|\b(?:true|correct|support(?:s|ed)?)\b)",
+    re.IGNORECASE,
+)
+
+
+def read_label(text: str) -> ClaimLabel | None:
+    """Return the label that a text gives first, as a verdict in words or as FEVER writes it; None if it gives none.
+
+    Examples
+    --------
+    >>> read_label("The claim is not true."), read_label("NOT ENOUGH INFO"), read_label("Perhaps.")
+    ('REFUTES', 'NOT ENOUGH INFO', None)
+    """
+    match = _LABEL.search(text)
+    if match is None:
+        return None
+    return "NOT ENOUGH INFO" if match["none"] else "REFUTES" if match["refutes"] else "SUPPORTS"
 
 
 def _probabilities(score: NDArray[np.float64], liked: NDArray[np.float64] | None) -> tuple[float, float, float]:

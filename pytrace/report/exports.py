@@ -41,7 +41,10 @@ def write_exports(folder: Path, store: RunStore, shape: Shape) -> list[Path]:
                 row = (_ragas if lines else _deepeval)(result, documents.get(result.question_id, {}))
                 stream.write(separator + msgspec.json.encode({name: _cleaned(value) for name, value in row.items()}))
                 separator = b"\n" if lines else b",\n"
-            stream.write(b"\n" if lines else b"]" if separator != b"[" else b"[]")
+            if not lines:
+                stream.write(b"]" if separator != b"[" else b"[]")
+            elif separator:
+                stream.write(b"\n")
         written.append(path)
     return written
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pytrace.certify.certificate_records import Certificate
+from pytrace.engine.asking import Certified
 from pytrace.reader.evidence import supporting_sentence
 from pytrace.records import Answer, Document, Evidence, TextUnit
 from pytrace.retrieval.hops import PassageChain, PassageRanking, chain_evidence
 from pytrace.retrieval.passages.segment import document_id
 from pytrace.serve import messages
+
+_NOTHING = Certified()
 
 
 class Found(NamedTuple):
@@ -82,7 +84,7 @@ def evidence(seen: Evidence, documents: Mapping[str, Document], notes: Sequence[
     )
 
 
-def answer(given: Answer, certificates: Sequence[Certificate] = ()) -> messages.FoundAnswer:
+def answer(given: Answer, certified: Certified = _NOTHING) -> messages.FoundAnswer:
     """Return an answer with what it cost."""
     return messages.FoundAnswer(
         answer=given.text,
@@ -91,7 +93,8 @@ def answer(given: Answer, certificates: Sequence[Certificate] = ()) -> messages.
         usage=dict(given.usage),
         seconds=dict(given.seconds),
         context_tokens=given.context_tokens,
-        certificates=list(certificates),
+        certificates=list(certified.certificates),
+        claims=list(certified.claims),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from pytrace.certify.certificate_records import Certificate
+from pytrace.certify.claims import CheckedClaim
 from pytrace.records import Usage
 
 # What a question may be long: some 2,000 words, more than an encoder reads.
@@ -158,6 +159,7 @@ class FoundAnswer(Message, kw_only=True):
     seconds: dict[str, float]
     context_tokens: int
     certificates: list[Certificate] = []
+    claims: list[CheckedClaim] = []
 
 
 class AskResponse(SearchResponse, kw_only=True):
@@ -171,6 +173,7 @@ class AskResponse(SearchResponse, kw_only=True):
     seconds: dict[str, float]
     context_tokens: int
     certificates: list[Certificate] = []
+    claims: list[CheckedClaim] = []
 
 
 class GivenResponse(Body, kw_only=True):

@@ -14,9 +14,9 @@ import numpy as np
 
 from pytrace import __version__
 from pytrace.certify.certificate_records import Certificate, Response
-from pytrace.certify.certifier import Certifier, certify_answer
+from pytrace.certify.certifier import Certifier
 from pytrace.documents.reader import FORMATS
-from pytrace.engine.asking import certify_by_evidence
+from pytrace.engine.asking import Certified, certify_by_evidence
 from pytrace.engine.corpus import IndexedCorpus
 from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError, PytraceError
@@ -30,7 +30,7 @@ from pytrace.models.encoders.cross_encoder import checked_scores
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.request_context import RequestContext, request_context
-from pytrace.records import Answer, Document, Triple
+from pytrace.records import Document, Triple
 from pytrace.serve import found as says
 from pytrace.serve import messages
 from pytrace.serve.batcher import Batcher
@@ -253,13 +253,16 @@ class Service(Closing):
             seen = says.evidence(answer.evidence, documents, answer.notes)
             if not told:
                 emit("evidence", seen)
-            certificates: list[Certificate] = []
+            certified = Certified()
             if request.certify:
                 try:
-                    certificates = self._certificates(method, answer, given)
+                    # A graph is for chains and thoughts; what others answer is a claim beside the passages alone.
+                    reasoned = answer.evidence.chains or answer.evidence.reasoning.rationale
+                    base = self._facts if reasoned else None
+                    certified = certify_by_evidence(method, answer, given, self.encoder, base=base)
                 except InputError as error:  # the answer stands all the same
                     answer = noted(answer, f"not certified: {error}")
-            said = says.answer(answer, certificates)
+            said = says.answer(answer, certified)
             emit("answer", said)
         with self._lock:
             seconds = time.monotonic() - begun
@@ -278,11 +281,6 @@ class Service(Closing):
             return results
 
         return search
-
-    def _certificates(self, method: Any, answer: Answer, documents: list[Document]) -> list[Certificate]:
-        if self._facts is not None:
-            return certify_answer(self._facts, self.encoder, answer, documents=documents)
-        return certify_by_evidence(method, answer, documents, self.engine)
 
     # ---- ranks, vectors, certificates
 

@@ -109,6 +109,13 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> FileEntry:
     return FileEntry(size, crc)
 
 
+def int8_rows(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Return vectors in a quarter of their room, [n, dimension], and a scale for each, by which its largest number becomes 127."""
+    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
+    scales[scales == 0] = 1
+    return np.rint(vectors / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+
+
 class MappedFile:
     """The first `size` bytes of a file, mapped for reading; with `grows` more may follow them."""
 
@@ -158,11 +165,11 @@ class MappedFile:
         """Copy bytes without mapping them; fewer where the file is shorter by now."""
         return os.pread(self._descriptor, size, offset)
 
-    def read_rows(self, numbers: NDArray[np.int64], length: int) -> NDArray[np.float32]:
-        """Copy float32 rows of a length without mapping them; rows that follow each other are read as one."""
-        rows = np.empty((len(numbers), length), dtype=np.float32)
+    def read_rows(self, numbers: NDArray[np.int64], kind: np.dtype[Any]) -> NDArray[Any]:
+        """Copy rows of a type without mapping them; rows that follow each other are read as one."""
+        rows = np.empty(len(numbers), dtype=kind)
+        size = kind.itemsize
         content = rows.reshape(-1).view(np.uint8).data
-        size = 4 * length
         firsts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
         starts = (firsts * size).tolist()
         for start, end, row in zip(starts, [*starts[1:], rows.nbytes], numbers[firsts].tolist(), strict=True):

@@ -173,11 +173,14 @@ def by_length(run: Callable[[list[Tokens]], Any], tokens: Sequence[Tokens]) -> A
     return torch.cat(parts)[torch.from_numpy(np.argsort(order)).to(parts[0].device)]
 
 
-def cross_encoder(encoder: Any, *, seed: int) -> Any:
-    """Return a network that reads pairs: an encoder's weights, and a head with random ones that gives one score."""
+def cross_encoder(encoder: Any, *, seed: int, labels: Sequence[str] = ()) -> Any:
+    """Return a network that reads pairs: an encoder's weights, and a head with random ones that gives one score, or one a label."""
     torch, transformers = train_package("torch"), train_package("transformers")
     config = copy.deepcopy(encoder.config)
-    config.num_labels = 1
+    config.num_labels = max(len(labels), 1)
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: number for number, label in enumerate(labels)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = transformers.BertForSequenceClassification(config)

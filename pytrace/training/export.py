@@ -1,7 +1,7 @@
 """Export to GGUF: the file that the engine runs, with the recipe of its training inside.
 
-The engine turns neighbouring numbers of a head by the position, Llama in transformers the first half with the second; so the
-rows of queries and keys change their order. Tensors and keys are those that llama.cpp reads for the architecture "llama".
+The engine turns neighbouring numbers of a Llama's head by the position, transformers the first half with the second; so the
+rows of queries and keys change their order. Tensors and keys are those that llama.cpp reads: see `architectures`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ from pytrace.kg.queries.query_records import Grammar
 from pytrace.kg.queries.trained import METADATA_KEY, SHA256
 from pytrace.models.registry.model_files import sha256_of
 from pytrace.storage.files import flush, replace_file
+from pytrace.training.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    check_exportable,
+    context_length,
+    rotary_base,
+)
 from pytrace.training.network import Key, train_package
 from pytrace.training.training_settings import WeightFormat
 
-_BLOCK_TENSORS = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 # q8_0 packs 32 weights of a row together.
 _BLOCK = 32
 
@@ -56,12 +52,13 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
     """Write a model as one GGUF file, in one step, and its hash beside it."""
     gguf = train_package("gguf")
     configuration = network.config
-    _check(configuration)
+    check_exportable(configuration)
+    architecture = ARCHITECTURES[configuration.model_type]
     new = path.with_name(f"{path.name}.new")
-    writer = gguf.GGUFWriter(new, "llama")
+    writer = gguf.GGUFWriter(new, architecture.name)
     head = getattr(configuration, "head_dim", None) or configuration.hidden_size // configuration.num_attention_heads
     writer.add_name("pytrace query generator")
-    writer.add_context_length(configuration.max_position_embeddings)
+    writer.add_context_length(context_length(configuration))
     writer.add_embedding_length(configuration.hidden_size)
     writer.add_block_count(configuration.num_hidden_layers)
     writer.add_feed_forward_length(configuration.intermediate_size)
@@ -70,7 +67,9 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
     writer.add_key_length(head)
     writer.add_value_length(head)
     writer.add_rope_dimension_count(head)
-    writer.add_rope_freq_base(float(configuration.rope_parameters["rope_theta"]))
+    writer.add_rope_freq_base(rotary_base(configuration))
+    if architecture.name == "gemma3":
+        writer.add_sliding_window(configuration.sliding_window)
     writer.add_layer_norm_rms_eps(configuration.rms_norm_eps)
     writer.add_vocab_size(configuration.vocab_size)
     files = gguf.LlamaFileType
@@ -78,7 +77,7 @@ def write_gguf(path: Path, network: Any, keys: Sequence[Key], recipe: Recipe, *,
     for key in keys:
         writer.add_key_value(key.name, key.value, key.kind, key.items)
     writer.add_string(METADATA_KEY, msgspec.json.encode(recipe).decode())
-    for name, tensor in _tensors(network):
+    for name, tensor in _tensors(network, architecture):
         if tensor.ndim == 1 or weights == "f32":  # the engine computes norms in float32
             writer.add_tensor(name, tensor)
         elif weights == "f16" or tensor.shape[-1] % _BLOCK:
@@ -120,29 +119,24 @@ def read_recipe(path: Path) -> Recipe:
         ) from error
 
 
-def _check(configuration: Any) -> None:
-    kind = configuration.rope_parameters.get("rope_type", "default")
-    if kind != "default" or configuration.attention_bias or configuration.mlp_bias:
-        raise InputError(
-            f"the base has rotary positions of type {kind!r}, attention_bias {configuration.attention_bias} and mlp_bias "
-            f"{configuration.mlp_bias}; choose a Llama without biases and scaling"
-        )
-
-
-def _tensors(network: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield the weights by the names and in the order of rows that the engine expects."""
+def _tensors(network: Any, architecture: Architecture) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield the weights by the names, in the order of rows and with the norms that the engine expects."""
     configuration = network.config
     weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in network.state_dict().items()}
+    heads = {"attn_q": configuration.num_attention_heads, "attn_k": configuration.num_key_value_heads}
     yield "token_embd.weight", weights["model.embed_tokens.weight"]
     for layer in range(configuration.num_hidden_layers):
-        for name, exported in _BLOCK_TENSORS.items():
+        for name, exported in architecture.tensors.items():
             tensor = weights[f"model.layers.{layer}.{name}.weight"]
-            if exported == "attn_q":
-                tensor = _interleaved(tensor, configuration.num_attention_heads)
-            elif exported == "attn_k":
-                tensor = _interleaved(tensor, configuration.num_key_value_heads)
+            if architecture.neighbours and exported in heads:
+                tensor = _interleaved(tensor, heads[exported])
+            if exported.endswith("norm"):
+                tensor = tensor + architecture.norm_offset
             yield f"blk.{layer}.{exported}.weight", tensor
-    yield "output_norm.weight", weights["model.norm.weight"]
+            # Qwen 2 alone has some; of others `check_exportable` refuses them.
+            if (bias := weights.get(f"model.layers.{layer}.{name}.bias")) is not None:
+                yield f"blk.{layer}.{exported}.bias", bias
+    yield "output_norm.weight", weights["model.norm.weight"] + architecture.norm_offset
     if not configuration.tie_word_embeddings:
         yield "output.weight", weights["lm_head.weight"]
 

@@ -1,4 +1,4 @@
-"""What is trained: a small Llama from scratch, or a given one that learns by adapters, merged before the export.
+"""What is trained: a small Llama from scratch, or a given model that learns by adapters, merged before the export.
 
 Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models" (2021), section 4.
 """
@@ -16,6 +16,7 @@ from pytrace.errors import DeviceUnavailableError, InputError, MissingDependency
 from pytrace.models import registry
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.registry.model_files import check_gguf, sha256_of
+from pytrace.training.architectures import ARCHITECTURES, check_exportable
 from pytrace.training.encoding import ByteTokenizer, TextTokenizer, TrainingText, train_tokenizer
 from pytrace.training.training_settings import TrainingSettings
 
@@ -30,7 +31,7 @@ _NEEDS = {
 }
 _MOST_PARAMETERS = 15_000_000
 _ROTARY_BASE = 10_000.0
-# All weights of a Llama but its embeddings and norms.
+# All weights but embeddings and norms, by the names that Llama, Mistral, Qwen and Gemma share.
 _MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -155,9 +156,14 @@ def _open_gguf(path: Path) -> Base:
     check_gguf(path)
     network = _load(path.parent, path.name)
     try:
-        fields = gguf.GGUFReader(path).fields
+        reader = gguf.GGUFReader(path)
+        fields, tensors = reader.fields, {tensor.name for tensor in reader.tensors}
+        scaling = [field.contents() for name, field in fields.items() if name.endswith(".rope.scaling.type")]
     except Exception as error:  # a damaged file raises whatever its reader stumbles over
         raise ModelFileError(f"{path}: the base cannot be read ({error}); pull it again or choose another") from error
+    # transformers passes over both, and would compute another model.
+    if set(scaling) - {"none"} or "rope_freqs.weight" in tensors:
+        raise InputError(f"{path}: its rotary positions are scaled, as no base may have them; choose another base")
     # The generator is given plain prompts: a chat template would promise what it cannot do.
     keys = [
         Key(field.name, field.contents(), field.types[0], field.types[1] if len(field.types) > 1 else None)
@@ -206,15 +212,16 @@ def _load(directory: Path, file: str | None) -> Any:
     except Exception as error:  # what a damaged file raises differs from version to version
         reason = " ".join(str(error).split())[:200]
         raise ModelFileError(
-            f"{path}: the base cannot be read ({reason}); give a GGUF or a Hugging Face directory of a Llama"
+            f"{path}: the base cannot be read ({reason}); give a GGUF or a Hugging Face directory of a language model"
         ) from error
     finally:
         if shown:
             transformers.utils.logging.enable_progress_bar()
-    if network.config.model_type != "llama":
+    if network.config.model_type not in ARCHITECTURES:
         raise ModelFileError(
-            f"{path}: the base is of architecture {network.config.model_type}; give one of architecture llama"
+            f"{path}: the base is of architecture {network.config.model_type}; give one of {', '.join(ARCHITECTURES)}"
         )
+    check_exportable(network.config)  # before it has learned for hours
     return network
 
 

@@ -83,6 +83,25 @@ class RankerSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True,
     patience: Annotated[int, Meta(ge=1, le=1_000)] = 3
 
 
+class CheckerSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a checker of claims is trained."""
+
+    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 1e-4
+    warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
+    weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
+    # Claims of a step.
+    batch: Annotated[int, Meta(ge=1, le=4_096)] = 16
+    # The longest claim with its evidence, in tokens; longer evidence is read in windows when the checker is used.
+    context: Annotated[int, Meta(ge=8, le=8_192)] = 160
+    # So many layers, from below, stay as they are.
+    frozen: Annotated[int, Meta(ge=0, le=100)] = 3
+    # After so many steps the loss of held-out claims is asked for; where it got no better for so many times, the training ends.
+    judge_steps: Annotated[int, Meta(ge=1, le=1 << 30)] = 50
+    patience: Annotated[int, Meta(ge=1, le=1_000)] = 4
+    # Claims that are made of documents, if there are some.
+    made: Annotated[int, Meta(ge=1, le=1_000_000)] = 3_000
+
+
 class Length(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How long to train: passes over the texts, steps, or minutes; exactly one of them is given."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import sqlite3
@@ -20,7 +21,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from pytrace.certify import gold_paths, response_files
+from pytrace.certify.claims.entailment_onnx import open_entailment
+from pytrace.certify.claims.evaluation import read_labelled
+from pytrace.certify.claims.rows import read_response_rows
 from pytrace.certify.response_parsing import parse_response
+from pytrace.certify.run_tables import read_run_tables
 from pytrace.chain_of_evidence.feature_extraction import read_features
 from pytrace.cli import configuration, program
 from pytrace.cli.shared_options import _settings_of
@@ -49,6 +54,7 @@ from pytrace.models.registry import known_models, rewritten
 from pytrace.models.registry.model_files import _RECORD, _read_record
 from pytrace.reader import prompts
 from pytrace.reader.prompts import reasoning
+from pytrace.reader.response_places import blanked
 from pytrace.records import Question
 from pytrace.retrieval.hops.weights import OWN_WEIGHTS, load_weights
 from pytrace.storage import sqlite
@@ -60,6 +66,7 @@ from tests.attack import _supplies
 from tests.documents.test_books_and_mail import MAIL, write_epub
 from tests.documents.test_formats import WRITERS, sections
 from tests.models.test_encoder import make
+from tests.small_entailment import write_model
 
 _EVAL_ROWS = (
     ('{"question": "Where?", "answers": ["Ghana"], "id": "1", "documents": [{"title": "A", "text": "It is.", "supporting": true}], '
@@ -85,6 +92,11 @@ _FOREIGN: dict[str, Callable[[Path], object]] = {
     "eml": lambda path: path.write_bytes(MAIL),
     **{kind: lambda path, kind=kind: WRITERS[kind](path, sections()[:4]) for kind in ("pdf", "docx", "pptx", "html")},
 }
+_RESPONSE_ROWS = (
+    '{"id": "1", "response": "Ada is in Ghana.", "retrieved_contexts": ["Ada is a town in Ghana.", ""]}\n{"text": "B."}\n',
+    '[{"actual_output": "Ada is a town.", "retrieval_context": "Ada is a town in Ghana.\\n\\nIt is old."}]',
+)
+_LABELLED = '{"id": 3, "claim": "A.", "evidence": ["A.", "B."], "title": "C", "label": "REFUTES", "kind": "x"}\n'
 _GOLD_ROW = json.dumps(_supplies._ROW) + "\n"
 _BEIR = {
     "corpus.jsonl": '{"_id": "d1", "title": "A", "text": "It is.", "metadata": {}}\n{"_id": "d2", "text": "B."}\n',
@@ -122,6 +134,16 @@ _RESPONSE = (
     "1. Ada is in Ghana.\n2. Ghana speaks English.\nSo the answer is (English).",
     "Step 1: A.\nStep 2) B\nThe final answer is: **C**",
     "I cannot say.",
+    "<think>?</think>### Facts\n- **Ada** is [1]\n\n| a | b |\n|---|---|\n| 1 | `c` |\n\n$\\boxed{\\text{d}}$",
+    '```json\n{"steps": ["Ada is in Ghana.", {"step": 2}], "answer": "Ghana"}\n```',
+)
+
+
+_CERTIFICATE = (
+    '{"id": "1", "question": "Where?", "text": "1. A is in B. So the answer is (B).", "kind": "faithful", "error": null, "steps": ['
+    '{"text": "A is in B.", "status": "supported", "match": null, "runner_up": null, "entities": ["A"], "follows": true, "reason": ""}], '
+    '"answer": "B", "answers": ["B"], "answer_correct": true, "reached": "B", "edit_distance": 0, "edit_rate": 0.0, '
+    '"gold_path": [{"head": "A", "relation": "in", "tail": "B"}], "reason": "", "sample": 0}\n'
 )
 
 
@@ -260,6 +282,10 @@ def _encoder_files(name: str) -> Target:
     return Target(read, well, within=name)
 
 
+def _entailment(path: Path) -> None:
+    open_entailment(path.parent, threads=1).judge([("Geese fly.", "Geese fly south."), ("", "")])
+
+
 def _static_encoder(name: str) -> Target:
     def read(path: Path) -> None:
         StaticEncoder(path.parent, cache_bytes=0).encode(["the red house", "a" * 2_000, ""])
@@ -368,6 +394,11 @@ TARGETS: dict[str, Target] = {
     "questions to ask": Target(read_plain_questions, _texts('{"question": "Who?"}\n'), ".jsonl"),
     "gold paths": Target(gold_paths.read_rows, _texts(_GOLD_ROW, _EVAL_ROWS[0]), ".jsonl"),
     "responses": Target(_all(response_files.read_responses), _texts(_GOLD_ROW), ".jsonl"),
+    "responses with contexts": Target(_all(read_response_rows), _texts(*_RESPONSE_ROWS), ".jsonl"),
+    "labelled claims": Target(_all(read_labelled), _texts(_LABELLED), ".jsonl"),
+    "runs side by side": Target(
+        lambda path: read_run_tables([path.parent]), _texts(_CERTIFICATE), within="certificates-cot.jsonl"
+    ),
     "judgements": Target(
         _discriminated, _texts('{"pytrace_discriminate": 1, "settings": {"paths": 1}, "modes": {}}\n'), ".jsonl"
     ),
@@ -381,6 +412,17 @@ TARGETS: dict[str, Target] = {
             "import": _import,
         }.items()
     },
+    **{
+        f"graph nt{suffix}": Target(
+            lambda path: list(read_source(path).triples),
+            lambda _, pack=pack: [pack(_NT[0].encode() * 3)],
+            f".nt{suffix}",
+        )
+        for suffix, pack in {".gz": partial(gzip.compress, mtime=0), ".bz2": bz2.compress}.items()
+    },
+    "graph tsv.bz2": Target(
+        lambda path: list(read_source(path).triples), lambda _: [bz2.compress(b'a\tb\tc\\"\n' * 9)], ".tsv.bz2"
+    ),
     "edited triples": Target(read_triples, _texts("a\tb\tc\n"), ".tsv"),
     "labels": Target(_all(partial(read_pairs, what="entity")), _texts("urn:a\tAda\n"), ".tsv"),
     "SPARQL": _of_text(rewrite, *_SPARQL),
@@ -392,7 +434,7 @@ TARGETS: dict[str, Target] = {
     ),
     "features of models": _of_text(lambda text: read_features(text, "Is Ada in Ghana?"), _FEATURES),
     "responses of models": _of_text(
-        lambda text: (parse_response(text), parse_response(text, form="sentences")), *_RESPONSE
+        lambda text: (parse_response(text), parse_response(text, form="sentences"), blanked(text)), *_RESPONSE
     ),
     "sentences": _of_text(
         lambda text: [split_sentences(text, language=None), detect_language(text)], *_RESPONSE, "三。「四」と。"
@@ -422,6 +464,9 @@ TARGETS: dict[str, Target] = {
     "tokenizers": _encoder_files("tokenizer.json"),
     "configurations of encoders": _encoder_files("tokenizer_config.json"),
     "modules of encoders": _encoder_files("modules.json"),
+    "configurations of models of entailment": Target(
+        _entailment, lambda folder: [(write_model(folder) / "config.json").read_bytes()], within="config.json"
+    ),
     "static encoders": _static_encoder("model.safetensors"),
     "configurations of static encoders": _static_encoder("config.json"),
     "modules of static encoders": _static_encoder("modules.json"),

@@ -33,6 +33,12 @@ _ROW = {
     "query": 'SELECT ?x WHERE { "Marigold Tern" "belongs to" ?y }',
 }
 
+_CLAIMS = [
+    {"claim": "The Marigold Tern is a ferry.", "evidence": _SENTENCES["Marigold Tern"], "label": "supported"},
+    {"claim": "The Marigold Tern is a lighthouse.", "evidence": _SENTENCES["Marigold Tern"], "label": "contradicted"},
+    {"claim": "Tobias Rook lives in Quillhaven.", "evidence": _SENTENCES["Brackwater Ferries"], "label": "not there"},
+]
+
 # What each command is given so that it runs to its end, or as far as it gets without much work.
 BEGINNINGS: dict[str, tuple[str, ...]] = {
     "index build": ("new.index", "--docs", "docs"),
@@ -45,6 +51,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "index verify": ("index",),
     "search": (QUESTION, "--index", "index"),
     "ask": (QUESTION, "--docs", "docs", "--method", "bm25"),
+    "eval-claims": ("claims.jsonl",),
     "eval": ("bm25", "--data", "questions.jsonl", "--limit", "1"),
     "report": ("run",),
     "tune": ("bm25", "--data", "questions.jsonl", "--out", "tuned"),
@@ -52,6 +59,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "certify paths": ("--kg", "kg.tsv", "--data", "questions.jsonl", "--out", "paths.jsonl"),
     "certify discriminate": ("--kg", "kg.tsv", "--data", "questions.jsonl", "--limit", "1", "--mode", "zero-shot"),
     "certify generate": ("--kg", "kg.tsv", "--data", "questions.jsonl", "--limit", "1", "--prompting", "cot"),
+    "certify table": ("judged.jsonl",),
     "perturb": ("--data", "questions.jsonl", "--out", "broken.jsonl"),
     "kg build": ("--docs", "docs", "--out", "new.kg"),
     "kg edit": ("kg", "no-such-document", "--triples", "kg.tsv"),
@@ -63,6 +71,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "kg verify": ("kb",),
     "docs show": ("docs",),
     "train evaluate": ("--generator", "noise", "--data", "questions.jsonl"),
+    "train checker": ("--data", "claims.jsonl", "--out", "trained", "--base", "tiny", "--steps", "2"),
     "train query-generator": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
     "train ranker": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
     "models fastest": ("no-such-model",),
@@ -85,6 +94,7 @@ def make(folder: Path) -> Path:
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     (folder / "kg.tsv").write_text(TRIPLES, encoding="utf-8")
     (folder / "questions.jsonl").write_text(json.dumps(_ROW) + "\n", encoding="utf-8")
+    (folder / "claims.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _CLAIMS), encoding="utf-8")
     (folder / "noise").write_bytes(bytes(range(256)) * 64)
     (folder / "empty").write_bytes(b"")
     (folder / "folder").mkdir()
@@ -94,6 +104,20 @@ def make(folder: Path) -> Path:
         ("kg", "import", "kg.tsv", "--out", "kg"),
         ("kg", "index", "kg.tsv", "--out", "kb", "--threads", "1"),
         ("eval", "bm25", "--data", "questions.jsonl", "--limit", "1", "--out", "run", "--threads", "1"),
+        (
+            "certify",
+            "discriminate",
+            "--kg",
+            "kg.tsv",
+            "--data",
+            "questions.jsonl",
+            "--mode",
+            "zero-shot",
+            "--out",
+            "judged.jsonl",
+            "--threads",
+            "1",
+        ),
     ):
         if wrong := command(line, cwd=folder, codes=(0,), seconds=300):
             raise AssertionError(f"{line}: {wrong}")

@@ -162,6 +162,7 @@ COMMANDS: dict[str, str] = {
     "kg build": "kg build --docs docs --out graph --llm {url} --timeout 2 --set extraction=written --set spans=false",
     "certify generate": "certify generate --kg kg.tsv --data questions.jsonl --limit 1 --prompting cot --out certified "
     "--llm {url} --timeout 2",
+    "certify texts": "certify --responses questions.jsonl --docs docs --checker lm --llm {url} --timeout 2",
     "certify discriminate": "certify discriminate --kg kg.tsv --data questions.jsonl --mode zero-shot --llm {url} --timeout 2",
 }
 

@@ -86,9 +86,64 @@ def test_a_wrong_entity_is_a_factual_error_and_named():
 
 def test_an_entity_that_the_graph_does_not_know_leaves_a_step_undecided():
     found = certify(steps("Corfu is part of Atlantis.", "The official language of Atlantis is Greek."))
-    assert (found.error, found.steps[0].status) == ("factual", "undecided")
+    assert (found.kind, found.error, found.steps[0].status) == ("undecided", None, "undecided")
     assert "names word for word only corfu" in found.steps[0].reason
     assert "does not name greece" in found.steps[0].reason
+
+
+def test_a_relation_that_the_graph_does_not_know_leaves_a_step_undecided():
+    # Both entities are known, and of neither the graph says whom it admires.
+    found = certify(steps("Corfu is part of Greece.", "Greece greatly admires Rome.", answer="Rome"))
+    assert (found.kind, [step.status for step in found.steps]) == ("undecided", ["supported", "undecided"])
+    assert "step 2 of 2: the graph cannot tell" in found.reason
+    assert "it knows greece, rome, but nothing of what the step says of them" in found.steps[1].reason
+    other = certify(steps("Corfu is part of Greece.", "The capital of Italy is Athens.", answer="Athens"))
+    assert (other.kind, other.error, other.steps[1].status) == ("unfaithful", "factual", "unsupported")
+
+
+def test_what_is_wrong_beside_an_undecided_step_is_still_wrong():
+    unknown = "Corfu is part of Atlantis."
+    assert certify(steps(unknown, "The official language of Italy is Greek.")).error == "factual"
+    jump = certify(steps(unknown, "Corfu is part of Greece.", "Rome is part of Italy."))
+    assert (jump.error, jump.steps[0].status) == ("incoherent", "undecided")
+    assert "no step is against the graph, but step 3" in jump.reason
+
+
+def test_the_papers_rule_knows_no_undecided_response_and_numbered_steps_alone():
+    text = steps("Corfu is part of Atlantis.", "The official language of Atlantis is Greek.")
+    found = certify(text, rule="paper")
+    assert (found.kind, found.error) == ("unfaithful", "factual")
+    assert certify("- Corfu is part of Greece.\n\nAnswer: Greece", rule="paper").kind == "unstructured"
+
+
+def test_a_comparison_may_start_from_both_entities():
+    text = steps(
+        "Corfu is part of Greece.", "The official language of Greece is Greek.", "Rome is part of Italy.",
+        "The official language of Italy is Italian.", answer="no",
+    )  # fmt: skip
+    question = "Do they speak the same language on Corfu and in Rome?"
+    both = {"paths": (), "topics": ("corfu", "rome"), "question": question}
+    found = certify(text, ("no",), **both)
+    assert (found.kind, [step.follows for step in found.steps]) == ("faithful", [True] * 4)
+    assert "in chains from corfu and rome; that its answer follows from their comparison is not checked" in found.reason
+    assert certify(text, ("yes",), **both).error == "answer"
+    assert certify(text, (), **both).kind == "undecided"
+    assert certify(text.replace("(no)", "(Corfu)"), (), **both).kind == "faithful"
+    # The question names both where no topic is given; where it names one, a jump stays a jump.
+    assert certify(text, ("no",), paths=(), topics=(), question=question).kind == "faithful"
+    assert certify(text, ("no",), question="What do they speak on Corfu?").error == "incoherent"
+    assert certify(text, ("no",), **both, rule="paper").error == "incoherent"
+
+
+def test_the_reason_says_why_a_response_cannot_be_judged():
+    assert certify("<think>1. Corfu is part of").reason == "the response ends before its thinking does"
+    assert "no conclusion that names an answer" in certify("Corfu is part of Greece.").reason
+    assert certify("Answer: Greek").reason == "the response has no steps that lead to an answer"
+
+
+def test_thinking_is_not_certified():
+    thought = "<think>\n1. Corfu is part of Italy.\nSo the answer is (Italian).\n</think>\n"
+    assert certify(thought + GOLD).kind == "faithful"
 
 
 def test_steps_in_the_wrong_order_are_incoherent():
@@ -100,7 +155,7 @@ def test_steps_in_the_wrong_order_are_incoherent():
 def test_steps_told_backwards_are_incoherent_where_only_the_question_tells_its_entity():
     found = certify(steps("The official language of Greece is Greek.", "Corfu is part of Greece."), paths=(), topics=())
     assert found.error == "incoherent"
-    assert "from the answer back to the question" in found.reason
+    assert "step 1 does not go on from an entity of the question" in found.reason
 
 
 def test_steps_that_jump_are_incoherent():
@@ -121,6 +176,10 @@ def test_a_path_from_the_question_to_something_else_is_an_answer_error():
     found = certify(steps("Corfu is part of Greece.", "The capital of Greece is Athens.", answer="Athens"))
     assert (found.error, found.reached, found.answer_correct) == ("answer", "athens", False)
     assert (found.edit_distance, found.edit_rate) == (1, 0.5)
+    # Of the paper's two edits, adding and removing, it takes both.
+    other = steps("Corfu is part of Greece.", "The capital of Greece is Athens.", answer="Athens")
+    assert certify(other, rule="paper").edit_distance == 2
+    assert certify(GOLD, rule="paper").edit_distance == 0
 
 
 def test_without_gold_answers_the_steps_must_lead_to_what_the_response_concludes():
@@ -217,9 +276,10 @@ def test_responses_are_streamed_in_their_order():
 
 def test_a_step_of_a_hundred_thousand_characters_and_other_scripts_are_certified():
     long = certify(steps("corfu " * 20_000, "Greece " + "x" * 100_000))
-    assert (long.kind, long.error) == ("unfaithful", "factual")
+    assert (long.kind, long.error) == ("undecided", None)
     for text in ("科孚岛位于希腊。", "Η Κέρκυρα είναι στην Ελλάδα.", "كورفو جزء من اليونان", "コルフ島"):
-        assert certify(steps(text, text, answer=text)).kind == "unfaithful"
+        assert certify(steps(text, text, answer=text)).kind == "undecided"
+        assert certify(steps(text, text, answer=text), rule="paper").error == "factual"
     for text in ("\ud800", "🏝️"):  # no letter, and so no step
         assert certify(steps(text, text, answer=text)).kind == "unstructured"
     base = KnowledgeBase.in_memory([Triple("科孚岛", "位于", "希腊")], ENCODER)
@@ -231,7 +291,7 @@ def test_a_step_of_a_hundred_thousand_characters_and_other_scripts_are_certified
 @given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=20))
 def test_no_response_breaks_a_certificate(first, second, answer):
     found = certify(f"1. {first}\n2. {second}\nSo the answer is ({answer}).")
-    assert found.kind in ("faithful", "unfaithful", "abstained", "unstructured")
+    assert found.kind in ("faithful", "unfaithful", "undecided", "abstained", "unstructured")
     assert (found.error is None) == (found.kind != "unfaithful")
     assert all(0 <= step.match.head_ratio <= 1 and math.isfinite(step.match.score) for step in found.steps)
 
@@ -245,7 +305,7 @@ def test_scores_are_those_of_equations_3_and_4():
         certify("Greek!"),
     ]
     scores = score_certificates(certificates)
-    assert scores.kinds == {"faithful": 1, "unfaithful": 2, "abstained": 1, "unstructured": 1}
+    assert scores.kinds == {"faithful": 1, "unfaithful": 2, "undecided": 0, "abstained": 1, "unstructured": 1}
     assert scores.errors == {"factual": 1, "incoherent": 0, "answer": 1}
     assert scores.quadrants == {"right faithful": 1, "right unfaithful": 1, "wrong faithful": 0, "wrong unfaithful": 1}
     assert scores.answer.precision.value == pytest.approx(2 / 3)
@@ -255,6 +315,24 @@ def test_scores_are_those_of_equations_3_and_4():
     assert scores.gap.value == pytest.approx(0.25)
     assert scores.gap.low <= scores.gap.value <= scores.gap.high
     assert scores.edit_distance.n == 3
+
+
+def test_undecided_responses_count_for_answers_and_not_for_reasoning_and_gap():
+    unknown = steps("Corfu is part of Atlantis.", "The official language of Atlantis is Greek.")
+    judged = [certify(GOLD), certify(steps("Corfu is part of Italy.")), certify("Greek!")]
+    scores = score_certificates([*judged, certify(unknown), certify(unknown)])
+    without = score_certificates(judged)
+    assert scores.kinds["undecided"] == 2
+    assert (scores.reasoning.precision.value, scores.reasoning.recall.value) == (1 / 2, pytest.approx(1 / 3))
+    assert scores.reasoning.f1.value == without.reasoning.f1.value
+    assert scores.gap.value == without.gap.value
+    assert (scores.answer.precision.value, without.answer.precision.value) == (1.0, 1.0)
+    assert scores.answer.recall.value == pytest.approx(4 / 5)
+    assert (scores.faithful_share.low, scores.faithful_share.value, scores.faithful_share.high) == (1 / 4, 1 / 2, 3 / 4)
+    assert sum(scores.quadrants.values()) == 2
+    silent = score_certificates([certify(unknown)])
+    assert (silent.reasoning.f1.value, silent.gap.value, silent.answer.f1.value) == (None, None, 1.0)
+    assert (silent.faithful_share.low, silent.faithful_share.value, silent.faithful_share.high) == (0.0, None, 1.0)
 
 
 def test_scores_of_nothing_are_none_and_never_nan():
@@ -295,3 +373,13 @@ def test_gold_paths_of_pathquestion_are_faithful_and_wrong_ones_are_told_by_thei
     found = [one.error for one in Certifier(base, encoder).certify(responses)]
     assert len(found) > 150
     assert np.mean([one == due for one, due in zip(found, wanted, strict=True)]) >= 0.97
+
+
+@pytest.mark.parametrize("rule", ["strict", "paper"])
+def test_where_no_topics_are_given_the_question_tells_them(rule):
+    other = steps("Rome is part of Italy.", "The official language of Italy is Italian.", answer="Italian")
+    found = certify(other, answers=(), paths=(), topics=(), rule=rule)
+    assert (found.kind, found.error) == ("unfaithful", "answer")
+    assert "never speak of corfu" in found.reason
+    assert certify(other, answers=(), paths=(), topics=(), question="Which one?", rule=rule).kind == "faithful"
+    assert certify(GOLD, answers=(), paths=(), topics=(), rule=rule).kind == "faithful"

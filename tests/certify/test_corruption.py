@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path as FilePath
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from pytrace.certify.corruption import (
     GoldPath,
     InvalidPath,
     Refusal,
+    corrupt_at_random,
     read_gold,
     readings,
     replace_entity,
@@ -474,3 +476,29 @@ def test_on_path_question_all_kinds_hold_and_what_cannot_be_made_is_named(shared
         else:
             assert shuffled.path == found.path[::-1]
     assert 0 < refused < 40
+
+
+@given(walks(), st.integers(0, 5))
+def test_random_corruptions_change_a_path_as_the_paper_does(
+    drawn: tuple[list[Triple], GoldQuestion], seed: int
+) -> None:
+    facts, question = drawn
+    base = base_of(facts)
+    found = read_gold(base, question)
+    assume(isinstance(found, GoldPath))
+    assert isinstance(found, GoldPath)
+    other = msgspec.structs.replace(found, question=msgspec.structs.replace(question, id="other"))
+    made = {one.kind: one for one in corrupt_at_random(base, found, [found, other], seed=seed)}
+    assert made == {one.kind: one for one in corrupt_at_random(base, found, [found, other], seed=seed)}
+    assert made["misguided"].source == "other"
+    if len(base.columns.entity_keys) > 1:
+        assert made["factual"].replaced is not None
+        old, new = made["factual"].replaced
+        assert old != new
+        back = [tuple(old if key == new else key for key in (one.head, one.tail)) for one in made["factual"].path]
+        gone = [tuple(old if key == new else key for key in (one.head, one.tail)) for one in found.path]
+        assert back == gone
+    if len(found.path) > 1:
+        assert sorted(made["incoherent"].path, key=str) == sorted(found.path, key=str)
+    else:
+        assert "incoherent" not in made

@@ -21,6 +21,7 @@ from pytrace.certify.gold_paths import (
     question_line,
     read_questions,
     read_rows,
+    topics_in,
 )
 from pytrace.cli import common
 from pytrace.cli.certify_paths import Paths
@@ -396,3 +397,68 @@ def test_a_folder_is_no_file_for_the_rows(run: Run, tmp_path: Path, films: Path)
     status, _, notes = run("--kg", films, "--data", data, "--out", tmp_path)
     assert status == 2
     assert "is a folder" in notes
+
+
+FREEBASE = """
+@prefix : <http://rdf.freebase.com/ns/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:m.1 :film.directed :m.2 . :m.2 :film.starring :m.3 . :m.3 :film.actor.since "1950" . :m.4 :film.directed :m.5 .
+:m.1 rdfs:label "Stanley Kubrick"@en . :m.3 rdfs:label "Jack Nicholson"@en .
+"""
+GRAILQA = {
+    "qid": 2100,
+    "question": "who stars in what stanley kubrick directed?",
+    "answer": [{"answer_type": "Entity", "answer_argument": "m.3", "entity_name": "Jack Nicholson"}],
+    "graph_query": {
+        "nodes": [
+            {"nid": 0, "node_type": "class", "id": "film.actor", "question_node": 1},
+            {"nid": 1, "node_type": "entity", "id": "m.1", "friendly_name": "Stanley Kubrick", "question_node": 0},
+        ],
+        "edges": [],
+    },
+    "sparql_query": (
+        "PREFIX : <http://rdf.freebase.com/ns/> \nSELECT (?x0 AS ?value) WHERE {\nSELECT DISTINCT ?x0  WHERE { \n"
+        "VALUES ?x1 { :m.1 } \n?x1 :film.directed ?x2 . ?x2 :film.starring ?x0 . \nFILTER ( ?x0 != ?x1 )\n}\n}"
+    ),
+}
+WEB = {
+    "ID": "CWQ-1",
+    "question": "who stars in what stanley kubrick directed?",
+    "compositionality_type": "composition",
+    "answers": [{"answer_id": "m.3", "answer": "Jack Nicholson", "aliases": ["Jack"]}],
+    "sparql": (
+        "PREFIX ns: <http://rdf.freebase.com/ns/>\nSELECT DISTINCT ?x\nWHERE {\nFILTER (?x != ns:m.1)\nns:m.1 ns:film.directed ?y .\n"
+        '?y ns:film.starring ?x .\n?x ns:film.actor.since ?s . FILTER(xsd:integer(?s) <= "1960"^^xsd:integer)\n}'
+    ),
+}
+
+
+@pytest.mark.parametrize("row", [GRAILQA, WEB], ids=["GrailQA", "ComplexWebQuestions"])
+def test_rows_of_freebase_get_their_paths(tmp_path: Path, row: dict[str, Any]) -> None:
+    graph = written(tmp_path, FREEBASE, "freebase.ttl")
+    [found] = read_rows(written(tmp_path, json.dumps(row) + "\n"))
+    with LocalStore.open(graph) as store:
+        paths = gold_paths_from_sparql(
+            store, found.sparql, topics=found.question.topics, answers=found.question.answers
+        ).paths
+    assert steps(paths) == [["m.2", "m.3"]]
+    assert "Jack Nicholson" in found.question.answers
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"graph_query": [1]}, "graph_query"),
+        ({"graph_query": {"nodes": 3}}, "list of nodes"),
+        ({"sparql_query": 3}, "sparql_query"),
+        ({"answer": "m.3"}, "answer"),
+    ],
+)
+def test_a_row_of_grailqa_that_is_none_is_told(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_rows(written(tmp_path, json.dumps({**GRAILQA, **change}) + "\n"))
+
+
+def test_topics_are_the_entities_that_a_question_names_but_for_its_answers() -> None:
+    base = base_of(Triple("Ada_Foah", "country", "Ghana"), Triple("Ghana", "capital", "Accra"))
+    question = GoldQuestion("1", "Is Accra the capital of the country of Ada Foah?", ("accra",))
+    assert topics_in(base, question) == ("Ada_Foah",)

@@ -41,6 +41,21 @@ def test_other_programs_names_are_known(tmp_path):
     assert len(found[1].paths[0]) == 2
 
 
+def test_steps_and_answer_may_stand_apart(tmp_path):
+    text = "1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek)."
+    listed, told = ["Corfu is in Greece.", "Greece speaks Greek."], "Corfu is in Greece. Greece speaks Greek."
+    rows = [
+        {"question": "q", "steps": listed, "answer": "Greek", "answers": ["g"]},
+        {"question": "q", "reasoning": told, "answer": ["Greek"]},
+        {"question": "q", "rationale": listed, "prediction": "Greek", "answer": "g"},
+        {"question": "q", "steps": listed, "response": "**Answer:** Greek", "answer": "g"},
+        {"question": "q", "steps": ["no"], "response": text, "answer": "g"},
+    ]
+    found = list(read_responses(write(tmp_path, *rows)))
+    assert [one.text for one in found] == [text] * 5
+    assert [one.answers for one in found] == [("g",), (), ("g",), ("g",), ("g",)]
+
+
 def test_limit_counts_rows(tmp_path):
     path = write(tmp_path, *[{"question": "q", "response": ["r", "s"]}] * 3)
     assert len(list(read_responses(path, limit=2))) == 4
@@ -53,6 +68,9 @@ def test_limit_counts_rows(tmp_path):
     [
         ({"response": "r"}, "`question` must be a string, not None"),
         ({"question": "q"}, "the row has no response"),
+        ({"question": "q", "steps": ["a"]}, "the row has no response"),
+        ({"question": "q", "steps": 7, "answer": "a"}, "`steps` must be"),
+        ({"question": "q", "steps": ["a"], "answer": 7}, "`answer` must be a string or a list"),
         ({"question": "q", "response": 3}, "`response` must be a string or a list of strings, not 3"),
         ({"question": "q", "response": []}, "`response` must be"),
         ({"question": "q", "response": ["r", None]}, "`response` must be"),

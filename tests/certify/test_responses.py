@@ -26,6 +26,72 @@ def test_numbered_steps_are_found_however_they_are_laid_out(text):
     assert (parsed.form, parsed.steps, parsed.answer) == ("structured", STEPS, "Greek")
 
 
+AS_THEY_ARE = {
+    "prose and a bold label": "**Corfu** is in Greece. Greece speaks Greek.\n\n**Answer:** Greek",
+    "bullets": "Here is my reasoning:\n\n- Corfu is in Greece.\n* Greece speaks Greek.\n\n**Final answer:** Greek",
+    "the answer first": "**Answer:** Greek\n\n**Explanation:**\n- Corfu is in Greece.\n- Greece speaks Greek.\n\nLet me know if you need more!",
+    "headings over steps": "### Step 1: Find the country\nCorfu is in Greece.\n\n### Step 2: Find the language\n\nGreece speaks Greek.\n\n### Final Answer\n**Greek**",
+    "steps as headings": "## 1. Corfu is in Greece.\n## 2. Greece speaks Greek.\n## Answer - Greek",
+    "thinking before it": "<think>\nHmm, 1. Corfu is in Italy.\nSo the answer is Italian.\n</think>\n\n1. Corfu is in Greece.\n2. Greece speaks Greek.\n\nSo the answer is (Greek).",
+    "thinking whose tag the template opened": "1. Corfu is in Italy, wait.</think>1. Corfu is in Greece.\n2. Greece speaks Greek.\nThe answer is Greek.",
+    "a box": "1. Corfu is in Greece.\n2. Greece speaks Greek.\n\n$$\\boxed{\\text{Greek}}$$",
+    "a box behind its words": "1. Corfu is in Greece.\n2. Greece speaks Greek.\n\nTherefore, the final answer is: $\\boxed{\\text{Greek}}$. I hope it is correct.",
+    "a box in a sentence": "- Corfu is in Greece.\n- Greece speaks Greek.\n\nPeople there speak \\(\\boxed{Greek}\\).",
+    "bare JSON": '{"reasoning": "Corfu is in Greece. Greece speaks Greek.", "answer": "Greek"}',
+    "JSON in a fence": 'Sure:\n```json\n{"steps": ["1. Corfu is in Greece.", {"step": 2, "text": "Greece speaks Greek."}], "final_answer": "Greek"}\n```\nDone.',
+    "a table": "| Step | Fact |\n|---|---|\n| 1 | Corfu is in Greece. |\n| 2 | Greece speaks Greek. |\n\n**Answer:** Greek",
+    "bullets within numbers": "1. **Country**\n   - Corfu is in Greece.\n2. **Language:**\n   - Greece speaks Greek.\n\nFinal Answer: Greek",
+    "an answer tag": "Corfu is in Greece. Greece speaks Greek.\n<answer>Greek</answer>",
+    "channels": "<|channel|>analysis<|message|>Let me think. The answer is Italian.<|end|><|start|>assistant<|channel|>final<|message|>Corfu is in Greece. Greece speaks Greek. The answer is Greek.<|return|>",
+    "a numbered conclusion": "1. Corfu is in Greece.\n2. Greece speaks Greek.\n3. **Final answer:** Greek",
+    "dashes for stops": "Step 1 - Corfu is in Greece.\nStep 2 - Greece speaks Greek.\nAnswer – Greek",
+    "a code fence": "```\n1. Corfu is in Greece.\n2. Greece speaks Greek.\nAnswer: Greek\n```",
+    "bold steps": "**Step 1:** Corfu is in Greece.\n\n**Step 2:** Greece speaks Greek.\n\n**Conclusion:** The answer is **Greek**.",
+    "the question said again": "**Question:** What do they speak?\n**Answer:** Greek\n\nCorfu is in Greece. Greece speaks Greek.",
+    "citations": "* Corfu is in Greece [1].\n* Greece speaks Greek.[2]\n\n> **The answer is Greek.**",
+    "a quotation": "> 1. Corfu is in Greece.\n> 2. Greece speaks Greek.\n>\n> So the answer is: **Greek**",
+    "numbers in parentheses": "(1) Corfu is in Greece.\n(2) Greece speaks Greek.\nHence the answer is Greek.",
+    "prose behind its answer": "Answer: Greek. Corfu is in Greece. Greece speaks Greek.",
+}
+
+
+@pytest.mark.parametrize("text", AS_THEY_ARE.values(), ids=AS_THEY_ARE)
+def test_responses_are_read_as_chat_models_write_them(text):
+    parsed = parse_response(text)
+    assert (parsed.form, parsed.steps, parsed.answer) == ("structured", STEPS, "Greek")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Corfu is in Greece. Greece speaks Greek. Therefore, people of Corfu speak Greek.",
+        "- Corfu is in Greece.\n- Greece speaks Greek.\n\n**Conclusion:** On Corfu they speak Greek.",
+        "1. Corfu is in Greece.\n2. Greece speaks Greek.\n\nHence Greek.",
+        "<think>1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).</think>Greek",
+        "<think>1. Corfu is in Greece.\n2. Greece speaks Greek.\nSo the answer is (Greek).",
+        '{"steps": ["Corfu is in Greece."], "note": "Greek"}',
+    ],
+)
+def test_a_conclusion_is_never_invented(text):
+    parsed = parse_response(text)
+    assert parsed.form == "unstructured"
+    assert parsed.answer == ""
+
+
+def test_a_refusal_in_thought_is_none():
+    text = "<think>I cannot tell. Sorry.</think>1. Corfu is in Greece.\nAnswer: Greece"
+    assert parse_response(text).form == "structured"
+    assert parse_response('{"steps": ["Nobody knows."], "answer": null}').form == "abstained"
+
+
+def test_what_stands_apart_behind_a_list_is_no_step_and_within_it_is():
+    text = (
+        "Answer: Greek\n\n1. Corfu is in\n   Greece.\n\n2. Greece speaks Greek.\n\nI hope this helps. Corfu is large."
+    )
+    assert parse_response(text).steps == STEPS
+    assert parse_response(text, form="numbered").steps[1] == "Greece speaks Greek. I hope this helps. Corfu is large."
+
+
 def test_a_year_or_a_version_at_a_sentences_end_is_no_step():
     parsed = parse_response(
         "1. The cruzado was used from 1986 to 1989. 2.5 million had it.\n2. Brazil used it.\nThe answer is (Brazil)."
@@ -75,15 +141,17 @@ def test_a_step_may_speak_of_the_unknown():
     ],
 )
 def test_without_steps_or_conclusion_a_response_is_unstructured(text):
-    assert parse_response(text).form == "unstructured"
+    assert parse_response(text, form="numbered").form == "unstructured"
+    assert parse_response(text).form == ("structured" if text.startswith("2.") else "unstructured")
 
 
-def test_sentences_are_steps_where_they_are_asked_for():
+def test_sentences_are_steps_where_there_is_no_list_and_numbered_lines_are_not_asked_for():
     text = "Corfu is in Greece. Greece speaks Greek. So the answer is Greek."
-    assert parse_response(text).form == "unstructured"
-    parsed = parse_response(text, form="sentences")
-    assert (parsed.form, parsed.steps, parsed.answer) == ("structured", STEPS, "Greek")
-    assert parse_response("Corfu is in Greece.", form="sentences").form == "unstructured"
+    assert parse_response(text, form="numbered").form == "unstructured"
+    for form in ("auto", "sentences"):
+        parsed = parse_response(text, form=form)
+        assert (parsed.form, parsed.steps, parsed.answer) == ("structured", STEPS, "Greek")
+        assert parse_response("Corfu is in Greece.", form=form).form == "unstructured"
 
 
 def test_other_scripts_have_steps_too():

@@ -76,3 +76,17 @@ def test_a_path_about_something_else_strays():
 def test_nothing_leads_nowhere():
     assert walk([]).ends == frozenset()
     assert walk([]).coherent
+
+
+def test_a_comparison_begins_a_chain_at_each_of_its_entities() -> None:
+    chains = [(0, 1), (1, 2), (5, 6), (6, 7)]
+    walked = walk(chains, [0, 5], compared=[0, 5])
+    assert walked.coherent
+    assert walked.ends == {2, 7}
+    assert walked.starts == {0, 5}
+    assert walk(chains, [0, 5]).follows == (True, True, False, True)
+    # Not at an entity that no question names, nor twice at one, nor before the first chain began.
+    assert walk([(0, 1), (8, 9)], [0, 5], compared=[0, 5]).follows == (True, False)
+    assert walk([(0, 1), (1, 2), (0, 3)], [0, 5], compared=[0, 5]).follows == (True, True, False)
+    assert walk([(3, 4), (5, 6)], [0], compared=[0, 5]).follows == (True, False)
+    assert walk([(0, 1), (1, 5)], [0], compared=[0, 5]).starts == frozenset()

@@ -57,7 +57,13 @@ CERTIFY = ("certify", "--kg", "kg.tsv", "--responses", "responses.jsonl")
 
 def test_certify_tells_figures_and_certificates(run):
     found = told(run, *CERTIFY)
-    assert found["scores"]["kinds"] == {"faithful": 1, "unfaithful": 1, "abstained": 0, "unstructured": 1}
+    assert found["scores"]["kinds"] == {
+        "faithful": 1,
+        "unfaithful": 1,
+        "undecided": 0,
+        "abstained": 0,
+        "unstructured": 1,
+    }
     assert [(one["id"], one["kind"], one["error"]) for one in found["certificates"]] == [
         ("a", "faithful", None),
         ("b", "unfaithful", "factual"),
@@ -94,8 +100,9 @@ def test_settings_change_what_counts_as_a_fact(run):
     assert run(*CERTIFY, "--set", "threshold=2")[0] == 2
 
 
-def test_certify_reads_a_compiled_knowledge_base(run):
-    assert run("kg", "index", "kg.tsv", "--out", "kb")[0] == 0
+@pytest.mark.parametrize("vectors", ["float32", "int8"])
+def test_certify_reads_a_compiled_knowledge_base(run, vectors):
+    assert run("kg", "index", "kg.tsv", "--out", "kb", "--vectors", vectors)[0] == 0
     found = told(run, "certify", "--kg", "kb", "--responses", "responses.jsonl")
     assert found["scores"]["kinds"]["faithful"] == 1
 
@@ -171,6 +178,47 @@ def test_generate_refuses_settings_that_nobody_has(run):
     assert run(*arguments, "--set", "threshold=0.9", "--set", "samples=2", "--set", "facts=3")[0] == 0
 
 
+def test_runs_of_models_stand_side_by_side(run, monkeypatch):
+    given = ("--kg", "kg.tsv", "--data", "questions.jsonl")
+    for name, text in (("right", RIGHT), ("silent", "I do not know.")):
+        monkeypatch.setattr(loading.Engine, "model", ScriptedModel(text))
+        told(run, "certify", "generate", *given, "--out", f"runs/{name}", "--prompting", "cot")
+        told(run, "certify", "discriminate", *given, "--out", f"{name}.jsonl", "--mode", "zero-shot")
+    tables = told(run, "certify", "table", "right.jsonl", "silent.jsonl", "runs/right", "runs/silent")
+    assert [row["run"] for row in tables["judged"]] == ["right", "silent"]
+    assert [row["run"] for row in tables["generated"]] == ["right", "silent"]
+    right, silent = (row["scores"] for row in tables["generated"])
+    assert (right["answer"]["f1"]["value"], silent["answer"]["f1"]["value"]) == (1.0, 0.0)
+    status, out, _ = run("certify", "table", "runs/right", "right.jsonl")
+    assert status == 0
+    assert [line.split()[:2] for line in out.splitlines() if line.startswith("right")] == [
+        ["right", "zero-shot"],
+        ["right", "cot"],
+    ]
+    assert run("certify", "table", "kg.tsv")[0] == run("certify", "table", ".")[0] == run("certify", "table")[0] == 2
+
+
+def test_questions_are_chosen_by_their_hops(run, monkeypatch):
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(RIGHT))
+    arguments = (
+        "certify",
+        "generate",
+        "--kg",
+        "kg.tsv",
+        "--data",
+        "questions.jsonl",
+        "--out",
+        "runs",
+        "--prompting",
+        "cot",
+    )
+    for hops in (("--min-hops", 2), ("--max-hops", 2), ("--min-hops", 1, "--max-hops", 4)):
+        assert told(run, *arguments, *hops)["promptings"]["cot"]["scores"]["n"] == 3
+    for hops in (("--min-hops", 3), ("--max-hops", 1)):
+        status, _, err = run(*arguments, *hops)
+        assert (status, "no question has a gold path of so many hops (there are 3 of 2)" in err) == (2, True)
+
+
 def test_ask_needs_certify_for_facts(run):
     status, _, err = run("ask", "Where?", "--docs", ".", "--facts", "kg.tsv")
     assert (status, "give both" in err) == (2, True)
@@ -188,7 +236,49 @@ def test_ask_certifies_thoughts_by_a_given_graph(run, monkeypatch):
     status, out, _ = run(*arguments, "--facts", "kg.tsv")
     assert (status, "faithful: all 2 steps are facts" in out) == (0, True)
     status, _, err = run(*arguments)
-    assert (status, "no triple to certify the answer of cot by" in err) == (2, True)
+    assert (status, "nothing to certify the answer of cot by" in err) == (2, True)
+
+
+def test_ask_certifies_thoughts_by_texts(run, monkeypatch):
+    Path("corfu.jsonl").write_text('{"title": "Corfu", "text": "Corfu is an island of Greece."}\n')
+    monkeypatch.setattr(
+        loading.Engine, "model", ScriptedModel("Corfu is an island of Italy. So the answer is Italian.")
+    )
+    arguments = ("ask", "What is spoken on Corfu?", "--method", "cot", "--certify", "--docs", "corfu.jsonl")
+    found = told(run, *arguments)
+    assert [(claim["text"], claim["label"]) for claim in found["claims"]] == [
+        ("Corfu is an island of Italy.", "contradicted"),
+        ("Italian is spoken on Corfu.", "not there"),
+    ]
+    assert found["claims"][0]["evidence"][0]["text"] == "Corfu is an island of Greece."
+    assert found["certificates"] == []
+    status, out, _ = run(*arguments)
+    assert (status, "  - Corfu is an island of Italy." in out) == (0, True)
+
+
+def test_ask_judges_claims_by_texts_without_a_language_model(run, monkeypatch):
+    Path("corfu.jsonl").write_text('{"title": "Corfu", "text": "Corfu is an island of Greece. It is green."}\n')
+
+    def refuse(_self):
+        raise AssertionError("the language model was asked for")
+
+    monkeypatch.setattr(loading.Engine, "model", property(refuse))
+    for claim, verdict in (
+        ("Corfu is an island of Greece.", "SUPPORTS"),
+        ("Corfu is not an island of Greece.", "REFUTES"),
+        ("Corfu is an island of Greece, and its mayor plays the lute.", "NOT ENOUGH INFO"),
+    ):
+        found = told(run, "ask", claim, "--claim", "--docs", "corfu.jsonl")
+        assert (found["answer"], found["method"]) == (verdict, "checker")
+    status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--checker", "no-such-model")
+    assert (status, "no-such-model" in err) == (2, True)
+    status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--set", "samples=2")
+    assert (status, "the claim is judged by texts" in err) == (2, True)
+    Path("claims.txt").write_text("Corfu is an island of Greece.\nCorfu is not green.\n")
+    both = told(run, "ask", "--claim", "--questions", "claims.txt", "--docs", "corfu.jsonl")["answers"]
+    assert [one["answer"] for one in both] == ["SUPPORTS", "REFUTES"]
+    status, _, err = run("ask", "Corfu is green.", "--claim", "--checker", "lm")
+    assert (status, "--checker decides about claims beside texts" in err) == (2, True)
 
 
 @pytest.mark.models
@@ -203,10 +293,11 @@ def test_chains_of_documents_are_certified_by_their_own_graph(capfd, tiny_models
         "--certify",
         "--json",
     ]
-    # The tiny model's chains are made of sentences, so triples are found in their document first.
+    # The tiny model's chains are made of sentences, which need no graph; what is answered is checked against the document.
     assert common.run(program, [*arguments, "--threads", "1"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert [step["text"] for step in found["certificates"][0]["steps"]] == ["Corfu: Corfu is an island of Greece."]
+    assert found["certificates"] == []
+    assert [claim["evidence"][0]["text"] for claim in found["claims"]] == ["Corfu is an island of Greece."]
     assert common.run(program, [*arguments, "--set", "unit=triple", "--threads", "1"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [one["id"] for one in found["certificates"]] == [

@@ -393,8 +393,8 @@ def test_variables_of_options_are_none_that_mean_something_else() -> None:
 
 def test_every_option_that_names_a_place_is_known_to_be_read_or_written() -> None:
     read = {
-        "data", "demonstrations", "docs", "facts", "generator", "index", "kb", "kb-labels", "kb-predicates", "kg", "questions",
-        "responses", "score", "triples",
+        "data", "demonstrations", "docs", "facts", "generator", "index", "kb", "kb-labels", "kb-predicates", "kg", "query-examples",
+        "questions", "responses", "score", "triples",
     }  # fmt: skip
     places = {
         each.opts[0].lstrip("-")

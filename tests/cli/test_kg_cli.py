@@ -247,7 +247,7 @@ _NESTED = b"<urn:a> <urn:b> " + b"<<( <urn:a> <urn:b> " * 20_000 + b"<urn:c>" + 
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("a.tsv", (b"a\tb\tc\n", b"d\te\tf\n"), (b"a\tb\n", b"\xff\tb\tc\n", b"\\x\tb\tc\n")),
+        ("a.tsv", (b"a\tb\tc\n", b"d\te\tf\n"), (b"a\tb\n", b"\xff\tb\tc\n", b"a\tb\tc\td\n")),
         (
             "a.jsonl",
             tuple(

@@ -19,7 +19,8 @@ from pytrace.engine.evaluation_jobs import asker
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.errors import StoreError
 from pytrace.kg.fact_store import Relation
-from pytrace.kg.queries.query_records import Grammar
+from pytrace.kg.queries import few_shot
+from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Evidence, Fact, KnowledgeQuery, Question, Reasoning, Triple, Usage
@@ -65,6 +66,7 @@ class Opened:
         self.generator = "few-shot"
         self.stores: list[FakeStore] = []
         self.calls: list[tuple[Any, ...]] = []
+        self.shown: dict[str, Any] = {}
 
     def open_store(self, source: str, **options: object) -> FakeStore:
         self.calls.append(("store", source, options))
@@ -72,9 +74,10 @@ class Opened:
         return self.stores[-1]
 
     def few_shot(
-        self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object, grammar: object
+        self, model: ScriptedModel, relations: Sequence[Relation], *, encoder: object, grammar: object, **shown: Any
     ) -> object:
         self.calls.append(("few-shot", relations, type(encoder), grammar))
+        self.shown = shown
         return SimpleNamespace(name=self.generator, model=model)
 
     def load(self, path: Path, *, relations: object, encoder: object, grammar: object, **engine: object) -> object:
@@ -123,7 +126,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     monkeypatch.setattr("pytrace.engine.knowledge.open_store", doubles.open_store)
     for name, module in {
         "pytrace.kg.linking": SimpleNamespace(EntityLinker=doubles.linker),
-        "pytrace.kg.queries.few_shot": SimpleNamespace(FewShotGenerator=doubles.few_shot),
+        "pytrace.kg.queries.few_shot": SimpleNamespace(
+            FewShotGenerator=doubles.few_shot, FEW=few_shot.FEW, read_examples=few_shot.read_examples
+        ),
         "pytrace.kg.queries.trained": SimpleNamespace(TrainedGenerator=SimpleNamespace(load=doubles.load)),
     }.items():
         monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
@@ -165,6 +170,7 @@ def test_cok_without_a_knowledge_base_is_refused_before_anything_is_written(
         ("--kb-cache", "cache"),
         ("--user-agent", "me"),
         ("--query-generator", "few-shot"),
+        ("--query-form", "sparql"),
     ],
 )
 def test_an_option_of_a_knowledge_base_needs_one(run: Run, questions: Path, option: str, value: str) -> None:
@@ -232,6 +238,47 @@ def test_all_options_reach_what_they_are_for_and_the_store_is_closed_in_the_end(
     assert opened.calls[2][-1] == "none"
 
 
+EXAMPLE = {
+    "form": "sparql",
+    "question": "How many towns has Ghana?",
+    "relations": ["country"],
+    "query": "select (count(?x) as ?n) where { ?x relation:/country/ entity:/Ghana/ }",
+}
+
+
+def test_the_model_is_shown_examples_of_the_callers_own_in_their_form(run: Run, opened: Opened, tmp_path: Path) -> None:
+    base = ("ask", "Who?", "--method", "cok", "--kb", "towns.tsv")
+    assert run(*base)[0] == 0
+    assert [opened.shown[name] for name in ("form", "demonstrations")] == ["triplet", 5]
+    assert run(*base, "--query-form", "sparql")[0] == 0
+    assert opened.shown["form"] == "sparql"
+    assert {row.form for row in opened.shown["labelled"]} == {"sparql"}
+    own = tmp_path / "own.jsonl"
+    write_rows(own, [{**EXAMPLE, "question": f"{number}. {EXAMPLE['question']}"} for number in range(7)])
+    assert run(*base, "--query-examples", own)[0] == 0
+    assert [opened.shown[name] for name in ("form", "demonstrations")] == ["sparql", 7]
+    assert [row.question[0] for row in opened.shown["labelled"]] == list("0123456")
+
+
+def test_examples_that_cannot_be_used_are_refused_before_anything_is_opened(
+    run: Run, opened: Opened, tmp_path: Path
+) -> None:
+    base = ("ask", "Who?", "--method", "cok", "--kb", "towns.tsv")
+    own = tmp_path / "own.jsonl"
+    write_rows(own, [EXAMPLE, {**EXAMPLE, "query": "select ?x where { ?x relation:/in/ entity:/Ghana/ }"}])
+    refused(
+        run(*base, "--query-examples", own), f"{own}:2: the query's relation 'in' is not among the 1 that are listed"
+    )
+    write_rows(own, [EXAMPLE])
+    refused(run(*base, "--query-examples", own, "--query-form", "triplet"), 'no demonstration of form "triplet"')
+    refused(run(*base, "--query-examples", tmp_path / "none"), "cannot read the demonstrations")
+    for option in (("--query-examples", own), ("--query-form", "sparql")):
+        refused(
+            run(*base, *option, "--query-generator", tmp_path), f"{option[0]} is for a model that is shown examples"
+        )
+    assert opened.stores == []
+
+
 def test_the_store_is_closed_when_the_command_fails(run: Run, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> list[Answer]:
         raise StoreError("the store went away")
@@ -287,7 +334,7 @@ def test_ask_checks_a_claim(run: Run) -> None:
     assert lines[:2] == ["Answer: REFUTES", "Note: SUPPORTS 11%, REFUTES 79%, NOT ENOUGH INFO 11%"]
     status, output, _ = run("ask", "odd", "--claim", "--method", "standard:claim-scoring=words", "--json")
     assert (status, json.loads(output)["answer"]) == (0, "NOT ENOUGH INFO")
-    refused(run("ask", "bad", "--claim", "--method", "ks-llm"), "ks-llm cannot judge claims; use standard or cok")
+    refused(run("ask", "bad", "--claim", "--method", "ks-llm"), "ks-llm cannot judge claims; use standard, cot")
     refused(run("ask", "bad", "--claim", "--certify"), "--certify checks how an answer was reached")
     refused(run("ask", " ", "--claim"), "empty")
 
@@ -335,10 +382,22 @@ def test_methods_that_cannot_judge_are_refused_claims_before_anything_is_asked(
 ) -> None:
     out = tmp_path / "run"
     refused(
-        run("eval", "standard", "cot", "--data", claims, "--out", out),
-        "cot cannot judge claims, which 3 of the 3 questions are; use standard or cok",
+        run("eval", "standard", "ks-llm", "--data", claims, "--out", out),
+        "ks-llm cannot judge claims, which 3 of the 3 questions are; use standard, cot",
     )
     assert not (out / "run.sqlite").exists()
+
+
+@needs_engine
+def test_methods_that_think_judge_claims_too(run: Run, claims: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def says(prompt: str) -> str:
+        return f"It is so. So the answer is {'false' if 'bad' in prompt.splitlines()[-2] else 'true'}."
+
+    monkeypatch.setattr(loading.Engine, "model", ScriptedModel(says))
+    methods = ("cot", "cot-sc", "verify-and-edit")
+    status, output, _ = run("eval", *methods, "--data", claims, "--json")
+    assert status == 0
+    assert {one["method"]: one["accuracy"] for one in json.loads(output)["claims"]} == dict.fromkeys(methods, 1.0)
 
 
 def test_claims_among_questions_are_judged_and_the_order_stays() -> None:
@@ -437,3 +496,4 @@ def test_json_has_all_of_every_query() -> None:
 
 def test_every_grammar_can_be_chosen() -> None:
     assert get_type_hints(KnowledgeOptions)["query_grammar"] == Grammar | None
+    assert get_type_hints(KnowledgeOptions)["query_form"] == QueryForm | None

@@ -157,6 +157,14 @@ def test_normalising_is_done_in_place():
     faiss.normalize_L2(ours)
     peer.normalize_L2(theirs)
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    far = np.array([[3e30, 4e30], [3e-30, 4e-30], [3, 4], [0, 0]], dtype=np.float32)
+    faiss.normalize_L2(far)
+    np.testing.assert_allclose(far, [[0.6, 0.8], [0.6, 0.8], [0.6, 0.8], [0, 0]], rtol=1e-6)
+    refused = np.array([[3, 4], [np.nan, 1]], dtype=np.float32)
+    with pytest.raises(ValueError, match="NaN"):
+        faiss.normalize_L2(refused)
+    assert refused[0].tolist() == [3, 4]
+    faiss.normalize_L2(np.empty((0, 3), dtype=np.float32))
     for wrong in (ours.astype(np.float64), ours[0], ours.tolist()):
         with pytest.raises(ValueError, match="changed in place"):
             faiss.normalize_L2(wrong)

@@ -93,6 +93,101 @@ def test_edit_distances_are_handed_to_rapidfuzz_with_their_order_and_type():
     np.testing.assert_array_equal(matrix, rapidfuzz.process.cdist(names, names, scorer=Levenshtein.distance))
 
 
+EDITS = [
+    (metric, form)
+    for metric in ("Levenshtein", "Indel", "LCSseq", "Jaro", "JaroWinkler")
+    for form in ("distance", "similarity", "normalized_distance", "normalized_similarity")
+]
+edits_of_rapidfuzz = pytest.mark.parametrize(("metric", "form"), EDITS)
+
+
+def outcome(call):
+    """Return an array's type and values, or what was raised."""
+    try:
+        array = call()
+    except Exception as error:  # noqa: BLE001
+        return type(error), str(error)
+    return array.dtype, array.shape, array.tobytes()
+
+
+def edit_options(metric):
+    """Return options that RapidFuzz takes, and ones that it refuses."""
+    yield from ({}, {"workers": 2}, {"workers": -1}, {"workers": 0}, {"processor": str.lower}, {"processor": False})
+    yield from ({"dtype": dtype} for dtype in (np.float64, np.int8, "uint8", np.int64, np.float16, "U3"))
+    yield from ({"score_multiplier": multiplier} for multiplier in (0, 2, 2.5, True, -1, "x", None, 2**33))
+    yield from ({"score_hint": hint} for hint in (0, 1, 0.5, "x"))
+    yield from ({"score_cutoff": cutoff} for cutoff in (0, 1, 0.1, 0.3, 0.7, 0.95, 2, 5.5, -1, "x", True, 2**63, 2**65))
+    yield from ({"score_cutoff": np.int64(3)}, {"score_cutoff": np.float32(0.3)})
+    yield from ({"scorer_kwargs": options} for options in ({}, {"pad": True}, {"score_hint": 1}))
+    if metric == "Levenshtein":
+        weights = ((1, 1, 1), [1, 1, 1], (1, 1, 2), (2, 2, 2), (1, 2), None)
+        yield from ({"scorer_kwargs": {"weights": some}} for some in weights)
+        yield {"scorer_kwargs": {"weights": (1, 1, 1)}, "score_cutoff": 1}
+    if metric == "JaroWinkler":
+        yield from ({"scorer_kwargs": {"prefix_weight": weight}} for weight in (0, 0.2, 0.3, 1, 1.1, -1, None))
+        yield {"scorer_kwargs": {"prefix_weight": 0.2}, "score_cutoff": 0.9}
+
+
+@edits_of_rapidfuzz
+def test_matrices_of_edit_distances_are_rapidfuzz_s_to_the_last_byte(metric, form):
+    scorer = getattr(getattr(distance, metric), form)
+    queries = [
+        "Ada Foah",
+        "Fort Kongenstein",
+        "ada  foah",
+        "",
+        "Ada",
+        "Foah Ada Ada",
+        "x" * 70,
+        "Ada Foah " * 9,
+        "Ａda",
+    ]
+    choices = [*queries[::-1], b"Ada", "Adda Foha", "a fort in Ada Foah " * 4]
+    for options in edit_options(metric):
+        for first, second in ((queries, choices), (queries, queries), (choices[:2], queries), ([], queries)):
+            ours = outcome(
+                lambda first=first, second=second, options=options: process.cdist(
+                    first, second, scorer=scorer, **options
+                )
+            )
+            theirs = outcome(
+                lambda first=first, second=second, options=options: rapidfuzz.process.cdist(
+                    first, second, scorer=scorer, **options
+                )
+            )
+            assert ours == theirs, (options, len(first), len(second))
+
+
+@edits_of_rapidfuzz
+def test_edit_distances_of_missing_and_other_things_are_rapidfuzz_s(metric, form):
+    scorer = getattr(getattr(distance, metric), form)
+    # Missing queries have no row in RapidFuzz's matrices, unless the choices are the same list.
+    both = ["abc", None, "", float("nan"), "abx", "x" * 70]
+    sides = [
+        (["abc", "", "x" * 70], both), (both, both), (["abc"], [pd.NA]), ([["a", "b"]], ["ab", ("a", "b")]),
+        (["a"], [3]), ("ab", "abc"), (["a"], 3), (pd.Series(["a", "b"]), np.array(["ab", "b"])),
+    ]  # fmt: skip
+    for first, second in sides:
+        ours = outcome(lambda first=first, second=second: process.cdist(first, second, scorer=scorer))
+        assert ours == outcome(
+            lambda first=first, second=second: rapidfuzz.process.cdist(first, second, scorer=scorer)
+        ), (first, second)
+
+
+def test_the_kernel_and_not_rapidfuzz_makes_the_usual_matrices(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("RapidFuzz was asked")
+
+    monkeypatch.setattr(rapidfuzz.process, "cdist", refuse)
+    for metric, form in EDITS:
+        scorer = getattr(getattr(distance, metric), form)
+        assert process.cdist(["ab", "abc"], ["b", "abc"], scorer=scorer).shape == (2, 2)
+    options = {"scorer": Levenshtein.distance, "score_cutoff": 1, "scorer_kwargs": {"weights": (1, 1, 1)}}
+    assert process.cdist(["abc"], ["abx", "xyz"], **options).tolist() == [[1, 2]]
+    with pytest.raises(AssertionError, match="RapidFuzz was asked"):
+        process.cdist(["ab"], ["b"], scorer=distance.OSA.distance)
+
+
 def test_what_is_no_text_is_handed_to_rapidfuzz():
     tokens = [["a", "fort"], ("a", "b"), array("u", "ab"), [1, 2.5]]
     for name in ("ratio", "partial_ratio", "QRatio", "WRatio"):

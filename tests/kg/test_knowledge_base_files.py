@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pytrace import cli
 from pytrace.cli import common
@@ -169,6 +170,10 @@ def test_a_source_that_is_none_is_refused_with_a_remedy(tmp_path: Path) -> None:
             facts(path, **options)
 
 
+def every_vector(base: KnowledgeBase) -> NDArray[np.float32]:
+    return base.vectors(np.arange(len(base)))
+
+
 def same(one: KnowledgeBase, other: KnowledgeBase) -> None:
     """Both hold the same, array by array."""
     mine, theirs = dict(leaves(one.columns)), dict(leaves(other.columns))
@@ -176,7 +181,7 @@ def same(one: KnowledgeBase, other: KnowledgeBase) -> None:
     for name, value in mine.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
         assert getattr(value, "dtype", int) == getattr(theirs[name], "dtype", int)
-    np.testing.assert_array_equal(one.vectors, other.vectors)
+    np.testing.assert_array_equal(every_vector(one), every_vector(other))
 
 
 def test_what_is_opened_is_what_was_built(store: Path, tmp_path: Path) -> None:
@@ -225,8 +230,46 @@ def test_a_sketch_on_disk_finds_what_a_search_of_all_finds(sketched: KnowledgeBa
     assert (tmp_path / "base" / "base.sketch").exists()
     sketched.verify()
     asked = HashEncoder(dimension=40).encode([f"is thing {number} near thing 7" for number in range(70)])
-    for found, expected in zip(sketched.search(asked, 4), top_k(asked, sketched.vectors, 4), strict=True):
+    for found, expected in zip(sketched.search(asked, 4), top_k(asked, every_vector(sketched), 4), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 20])
+def test_int8_vectors_take_a_quarter_of_the_room_and_find_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr("pytrace.kg.knowledge_base_files._KEPT_BYTES", kept)
+    monkeypatch.setattr(sketches, "_BLOCK_BYTES", 44 * 50)  # so that what is read is read in six blocks
+    source, encoder = many(tmp_path / "a.tsv", 300), HashEncoder(dimension=40)
+    whole = KnowledgeBase.build(source, tmp_path / "whole", encoder)
+    small = KnowledgeBase.build(source, tmp_path / "small", encoder, vectors="int8")
+    assert (tmp_path / "small" / "base.vectors").stat().st_size == 300 * (40 + 4)
+    difference = np.abs(every_vector(small) - every_vector(whole))
+    assert 0 < difference.max() <= 0.5 / 127 * np.abs(every_vector(whole)).max() * 1.001
+    asked = encoder.encode([f"thing {number} is near thing {number + 1}." for number in range(70)])
+    scores, numbers = small.search(asked, 4)
+    # Of rows whose scores differ in the last bits alone, either may come first.
+    np.testing.assert_allclose(scores, top_k(asked, every_vector(small), 4)[0], rtol=1e-5)
+    np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", asked, every_vector(small)[numbers]), rtol=1e-5)
+    np.testing.assert_allclose(scores[:, 0], whole.search(asked, 4)[0][:, 0], atol=0.01)
+    small.verify()
+    content = bytearray((tmp_path / "small" / "base.vectors").read_bytes())
+    content[40:44] = b"\0\0\xc0\x7f"  # the first scale is no number
+    (tmp_path / "small" / "base.vectors").write_bytes(content)
+    with pytest.raises(StoreError, match=r"base\.vectors is damaged"):
+        KnowledgeBase.open(tmp_path / "small", encoder).search(asked, 4)
+
+
+def test_a_build_does_not_go_on_with_vectors_kept_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_module, "_AT_ONCE", 10)
+    monkeypatch.setattr(base_module, "_KEPT_AFTER", -1)
+    source, place = many(tmp_path / "a.tsv", 45), tmp_path / "base"
+    with pytest.raises(KeyboardInterrupt):
+        KnowledgeBase.build(source, place, Counting(calls=3))
+    encoder = Counting()
+    base = KnowledgeBase.build(source, place, encoder, vectors="int8")
+    assert encoder.encoded == 45
+    base.verify()
 
 
 @pytest.mark.parametrize("name", ["base.columns", "base.vectors", "base.sketch"])

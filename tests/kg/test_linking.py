@@ -294,3 +294,13 @@ def test_the_tiny_encoder_tells_a_physicist_from_a_musician(tiny_models: dict[re
     linker = EntityLinker(LabelledStore(), OnnxEncoder(tiny_models["encoder"], threads=1))
     contexts = ["Which band did Albert Miller record with?", "What did Albert Miller discover in optics?"]
     assert [keys(links)[0] for links in linker.link(["Albert Miller"] * 2, contexts)] == ["Q2", "Q1"]
+
+
+def test_a_store_knows_a_question_if_it_has_all_that_one_of_its_queries_mentions() -> None:
+    store = LabelledStore()
+    linker = EntityLinker(store, None)
+    asked = [[["Accra", "Nowhere"], ["acra"]], [["Accra", "Nowhere"]], [[]], [], [["Accra", "Albert Miller"]]]
+    assert linker.knows(asked) == [True, False, False, False, True]
+    [(_, mentions)] = store.calls
+    assert len(mentions) == len(set(mentions)) == 4
+    assert linker.knows([]) == []

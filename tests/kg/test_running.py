@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytrace.errors import InputError, StoreError
+from pytrace.kg.endpoint import SparqlEndpoint
 from pytrace.kg.fact_store import QueryLimits, Relation
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.local_store import LocalStore
@@ -18,6 +19,7 @@ from pytrace.kg.sparql_store import Solutions
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.records import Fact, KnowledgeQuery, Triple
+from tests.sparql_server import sparql_server
 from tests.store_double import StoreDouble
 
 TRIPLES = [
@@ -127,6 +129,53 @@ def test_a_keyword_within_a_prefix_or_after_one_is_read_as_what_it_is() -> None:
     query = SparqlQuery("PREFIX ask: <urn:ask:> ASK { entity:/Ghana/ relation:/capital/ ?x }")
     [found] = QueryRunner(store, EntityLinker(store, None)).run([Asked(0, "?", [GeneratedQuery("?", query, -1.0)])])
     assert found.values == ("true",)
+
+
+BORDERING = f"{COUNTRY} . ?c relation:/capital/ ?y"
+
+
+@pytest.mark.parametrize(
+    ("written", "statement"),
+    [
+        (f"select (count(?x) as ?n) where {{ {COUNTRY} . }}", "The knowledge base knows 3 x such that x country c."),
+        (
+            f"select (count(distinct ?c) as ?n) where {{ {BORDERING} }}",
+            "The knowledge base knows 2 different c such that x country c and c capital y.",
+        ),
+        (
+            "select (count(*) as ?n) where { ?x relation:/country/ entity:/Ghana/ }",
+            "The knowledge base knows 2 solutions such that x country ghana.",
+        ),
+        (
+            "select (count(?x) as ?n) where { ?x relation:/capital/ entity:/Keta/ }",
+            "The knowledge base knows 0 x such that x capital keta.",
+        ),
+        (
+            "ask { entity:/Ghana/ relation:/capital/ entity:/Accra/ }",
+            "The knowledge base says that ghana capital accra.",
+        ),
+        (
+            "ask { entity:/Ghana/ relation:/capital/ ?x . ?x relation:/country/ ?y }",
+            "The knowledge base does not say, for any x, y, that ghana capital x and x country y.",
+        ),
+        # A sentence of its triples would say too much.
+        (
+            "ask { entity:/Ghana/ relation:/capital/ ?x filter(?x != entity:/Accra/) }",
+            "The knowledge base answers no to the query: ask { ghana capital ?x filter ( ?x != accra ) }",
+        ),
+        (
+            "select (count(?x) as ?n) where { ?x relation:/country/|relation:/capital/ entity:/Ghana/ }",
+            "The knowledge base answers 2 to the query: select ( count ( ?x ) as ?n ) where { ?x country | capital ghana }",
+        ),
+        ("<Ghana; capital; ?>", ""),
+    ],
+)
+def test_what_a_query_computes_is_put_into_a_sentence_of_its_own(written: str, statement: str) -> None:
+    assert run(written).statement == statement
+
+
+def test_a_count_that_a_limit_ended_is_not_stated() -> None:
+    assert run(f"select (count(?x) as ?n) where {{ {COUNTRY} }}", limits=QueryLimits(rows=2)).statement == ""
 
 
 # Values and facts
@@ -262,15 +311,18 @@ def test_numbers_that_keep_nothing_are_refused_with_the_numbers(options: dict[st
 # A store in a process of its own
 
 
+TOWNS = (
+    "@prefix t: <http://towns/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+    't:1 rdfs:label "Ada Foah" ; a t:Town ; t:inCountry t:2 ; t:people 7000 ; t:motto "Sea\\nand river" .\n'
+    't:2 rdfs:label "Ghana" ; t:capital t:3 . t:3 rdfs:label "Accra" . t:inCountry rdfs:label "country" .\n'
+    't:Town rdfs:label "Town" .\n'
+)
+
+
 @pytest.fixture(scope="module")
 def towns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
     path = tmp_path_factory.mktemp("store") / "towns.ttl"
-    path.write_text(
-        "@prefix t: <http://towns/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
-        't:1 rdfs:label "Ada Foah" ; a t:Town ; t:inCountry t:2 ; t:people 7000 ; t:motto "Sea\\nand river" .\n'
-        't:2 rdfs:label "Ghana" ; t:capital t:3 . t:3 rdfs:label "Accra" . t:inCountry rdfs:label "country" .\n'
-        + "".join(f"t:n{number} t:next t:n{number + 1} .\n" for number in range(300))
-    )
+    path.write_text(TOWNS + "".join(f"t:n{number} t:next t:n{number + 1} .\n" for number in range(300)))
     with LocalStore.open(path) as store:
         yield store
 
@@ -298,6 +350,37 @@ def test_a_store_of_triples_answers_by_its_labels(
     assert (found.outcome, found.values) == ("answered", values)
     assert tuple(fact.text for fact in found.facts) == texts
     assert found.store == towns.name
+
+
+COMPUTED = [
+    (
+        "select (count(?t) as ?n) where { ?t relation:/type/ entity:/Town/ }",
+        "The knowledge base knows 1 t such that t type Town.",
+    ),
+    (
+        "ask { entity:/Accra/ relation:/country/ ?x }",
+        "The knowledge base does not say, for any x, that Accra country x.",
+    ),
+    (
+        "ask { entity:/ada foah/ relation:/country/ entity:/Ghana/ }",
+        "The knowledge base says that Ada Foah country Ghana.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("written", "statement"), COMPUTED)
+def test_what_is_computed_is_worded_by_the_labels_of_a_local_store(
+    towns: LocalStore, written: str, statement: str
+) -> None:
+    [found] = QueryRunner(towns, EntityLinker(towns, None)).run([asked(written)])
+    assert found.statement == statement
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_computed_is_worded_alike_over_an_endpoint() -> None:
+    with sparql_server(TOWNS) as server, SparqlEndpoint(server.url) as store:
+        found = QueryRunner(store, EntityLinker(store, None)).run([asked(written) for written, _ in COMPUTED])
+    assert [one.statement for one in found] == [statement for _, statement in COMPUTED]
 
 
 @pytest.mark.parametrize(

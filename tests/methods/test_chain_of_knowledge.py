@@ -175,6 +175,27 @@ def test_a_triplet_can_be_read_in_the_other_direction_too() -> None:
     assert either.evidence.context == ("isaura venn spouse orvo lind.",)
 
 
+@pytest.mark.parametrize(
+    ("written", "knowledge"),
+    [
+        (
+            "select (count(?x) as ?n) where { entity:/Isaura Venn/ ?p ?x }",
+            ("The knowledge base knows 2 x such that isaura venn p x.",),
+        ),
+        (
+            "ask { entity:/Isaura Venn/ relation:/birthplace/ ?x }",
+            ("The knowledge base does not say, for any x, that isaura venn birthplace x.",),
+        ),
+    ],
+)
+def test_counts_and_answers_of_yes_or_no_reach_the_model(written: str, knowledge: tuple[str, ...]) -> None:
+    [answer], *_, model = asked(table={QUESTION: [written]}, ask="question")
+    assert answer.evidence.context[: len(knowledge)] == knowledge
+    assert answer.evidence.reasoning.rationale[: len(knowledge)] == knowledge
+    concluding = [prompt for prompt in model.prompts if prompt.endswith("So the answer is")]
+    assert [knowledge[0] in prompt for prompt in concluding] == [True]
+
+
 def test_without_a_fact_the_vote_stands_and_the_note_says_so() -> None:
     [answer] = asked(table={})[0]
     assert answer.text == "Rome"
@@ -207,6 +228,135 @@ def test_an_empty_question_is_refused() -> None:
     knowledge = Knowledge(store, EntityLinker(store, None), Generator({}, ScriptedModel()))
     with pytest.raises(InputError):
         ChainOfKnowledge(ScriptedModel(), None, knowledge=knowledge).answer([" "], [[]])
+
+
+# Documents as a second source
+
+BIRTH = Document("7", "Olm", ("Brak Olm was born in Accra.", "Waves break."))
+
+
+def read_beside(documents: str, *, search: Any = None, **chosen: object) -> tuple[Answer, Thinking]:
+    """Ask the question with a document at hand; the store knows the husband, and nothing of Brak Olm."""
+    model = Thinking({QUESTION: DOUBTFUL})
+    store = StoreDouble(TRIPLES)
+    knowledge = Knowledge(store, EntityLinker(store, None), Generator({**TABLE, **chosen.pop("table", {})}, model))  # type: ignore[dict-item]
+    settings = msgspec.convert({"samples": 3, "documents": documents, "sentences": 1, **chosen}, KnowledgeSettings)
+    method = ChainOfKnowledge(model, HashEncoder(), settings, knowledge=knowledge, search=search)
+    return method.answer([QUESTION], [[BIRTH]])[0], model
+
+
+def test_documents_verify_the_thoughts_of_a_question_whose_entities_the_store_lacks() -> None:
+    nobody = {QUESTION: ["<Brak Olm; spouse; ?>"], SPOUSE: ["?"]}
+    answer, model = read_beside("unknown", table=nobody)
+    assert answer.evidence.kind == "mixed"
+    assert answer.evidence.context == ("[Olm] Brak Olm was born in Accra.",)
+    assert answer.evidence.document_ids == ("7",)
+    assert answer.notes[1:] == (
+        "asked the knowledge base 3 times: 3 refused",
+        "read 1 sentences of documents beside it",
+    )
+    assert any(
+        "Context:\n[Olm] Brak Olm was born in Accra.\nQuestion: Where was Brak Olm born?" in one
+        for one in model.prompts
+    )
+    assert "find" in answer.usage
+
+
+def test_a_store_that_has_the_entities_is_the_only_source_unless_both_are_asked_for() -> None:
+    known, _ = read_beside("unknown")
+    never, _ = read_beside("never")
+    assert known.evidence == never.evidence
+    assert known.evidence.kind == "facts"
+    both, _ = read_beside("always")
+    assert both.evidence.context == (
+        "isaura venn spouse orvo lind.",
+        "orvo lind birthplace quillhaven.",
+        "[Olm] Brak Olm was born in Accra.",
+    )
+    assert both.evidence.kind == "mixed"
+
+
+def test_an_index_is_searched_for_each_verifying_question() -> None:
+    asked_for: list[tuple[list[str], str, int]] = []
+
+    def search(queries: Sequence[str], retriever: str, count: int) -> list[list[Document]]:
+        asked_for.append((list(queries), retriever, count))
+        return [[Document("9", "Lind", (f"Found for {query}",))] for query in queries]
+
+    answer, _ = read_beside("always", search=search, retriever="bm25", top=4, ask="thoughts")
+    assert asked_for == [([SPOUSE, BORN], "bm25", 4)]
+    assert answer.evidence.document_ids == ("9",)
+    assert f"[Lind] Found for {BORN}" in answer.evidence.context
+
+
+def test_a_claim_is_judged_by_documents_where_the_store_lacks_its_entities() -> None:
+    model = ScriptedModel()
+    store = StoreDouble(TRIPLES)
+    knowledge = Knowledge(store, EntityLinker(store, None), Generator({"Brak Olm was born in Rome.": ["?"]}, model))
+    settings = KnowledgeSettings(trigger="always", documents="unknown", sentences=1)
+    method = ChainOfKnowledge(model, HashEncoder(), settings, knowledge=knowledge)
+    [answer] = method.judge(["Brak Olm was born in Rome."], [[BIRTH]])
+    assert answer.evidence.context == ("[Olm] Brak Olm was born in Accra.",)
+    assert "Facts:\n[Olm] Brak Olm was born in Accra.\nClaim: Brak Olm was born in Rome." in model.prompts[-2]
+
+
+def test_documents_need_an_encoder() -> None:
+    store = StoreDouble(TRIPLES)
+    knowledge = Knowledge(store, EntityLinker(store, None), Generator({}, ScriptedModel()))
+    with pytest.raises(InputError, match="documents=always sentences are found by an encoder"):
+        ChainOfKnowledge(ScriptedModel(), None, KnowledgeSettings(documents="always"), knowledge=knowledge)
+
+
+# Edits in turn
+
+LIND = "Where was Orvo Lind born?"
+
+
+def in_turn(next_thought: str, **table: Sequence[str]) -> tuple[Answer, Generator, Thinking]:
+    """Think of the wrong husband, and go on with what is given once he is put right."""
+
+    def say(prompt: str) -> str:
+        if prompt.endswith("Verifying question:"):
+            return SPOUSE if "husband was" in prompt.rsplit("Sentence:", 1)[1] else LIND
+        if prompt.endswith("Answer:"):
+            return "Orvo Lind was born in Quillhaven." if LIND in prompt[-60:] else "Her husband was Orvo Lind."
+        return next_thought if prompt.endswith("Orvo Lind.") else said(prompt)
+
+    class Continuing(Thinking):
+        def _say(self, prompt: str) -> str:
+            return super()._say(prompt) if prompt.endswith("Thoughts:") else say(prompt)
+
+    model = Continuing({QUESTION: DOUBTFUL})
+    store = StoreDouble(TRIPLES)
+    generator = Generator({SPOUSE: TABLE[SPOUSE], LIND: ["<Orvo Lind; birthplace; ?>"], **table}, model)
+    settings = KnowledgeSettings(samples=3, ask="thoughts", edit="in-turn")
+    knowledge = Knowledge(store, EntityLinker(store, None), generator)
+    return ChainOfKnowledge(model, None, settings, knowledge=knowledge).answer([QUESTION], [[]])[0], generator, model
+
+
+def test_after_a_thought_that_was_put_right_the_next_is_thought_anew_and_sees_it() -> None:
+    answer, generator, model = in_turn("Orvo Lind was born in Rome.")
+    assert generator.asked == [[SPOUSE], [LIND]]
+    assert answer.text == "Quillhaven"
+    assert answer.evidence.reasoning.rationale == ("Her husband was Orvo Lind.", "Orvo Lind was born in Quillhaven.")
+    second = [prompt for prompt in model.prompts if prompt.endswith("Verifying question:")][1].rpartition("\n\n")[2]
+    assert second.startswith(f"Question: {QUESTION} Her husband was Orvo Lind.\nSentence: Orvo Lind was born in Rome.")
+    edited = [prompt for prompt in model.prompts if prompt.endswith(f"Question: {LIND}\nAnswer:")]
+    assert "Context:\nHer husband was Orvo Lind.\norvo lind birthplace quillhaven." in edited[0]
+
+
+def test_a_chain_ends_where_nothing_follows_from_what_was_put_right() -> None:
+    for said_next in ("So the answer is Rome.", ""):
+        answer, generator, _ = in_turn(said_next)
+        assert generator.asked == [[SPOUSE]]
+        assert answer.evidence.reasoning.rationale == ("Her husband was Orvo Lind.",)
+
+
+def test_thoughts_that_stay_are_not_thought_again() -> None:
+    answer, generator, model = in_turn("must not be asked for", **{SPOUSE: ["?"]})
+    assert generator.asked == [[SPOUSE], [LIND]]
+    assert answer.evidence.reasoning.rationale == ("Her husband was Brak Olm.", "Orvo Lind was born in Quillhaven.")
+    assert not any(prompt.endswith("Brak Olm.") for prompt in model.prompts)
 
 
 # Claims
@@ -244,6 +394,24 @@ def test_a_claim_without_facts_keeps_its_label() -> None:
     asked_about, _ = judged(CLAIM, "?", trigger="always")
     assert asked_about.text == alone.text
     assert asked_about.notes[-1].endswith("no fact came back, so the vote stands")
+
+
+def test_a_claim_is_judged_by_a_model_that_only_writes() -> None:
+    said = iter(["true", "false", "unknown", "false", "false", "false"])
+    model = ScriptedModel(lambda _: next(said), gives_logits=False)
+    store = StoreDouble(TRIPLES)
+    generator = Generator({CLAIM: ["ask { entity:/Isaura Venn/ relation:/birthplace/ ?x }"]}, model)
+    knowledge = Knowledge(store, EntityLinker(store, None), generator)
+    method = ChainOfKnowledge(model, None, KnowledgeSettings(samples=3), knowledge=knowledge)
+    [answer] = method.judge([CLAIM], [[]])
+    # An ASK without a triple is knowledge as well.
+    assert answer.evidence.context == ("The knowledge base does not say, for any x, that isaura venn birthplace x.",)
+    assert answer.text == "REFUTES"
+    assert answer.notes == (
+        "SUPPORTS 33%, REFUTES 33%, NOT ENOUGH INFO 33% of 3 written verdicts",
+        "33% of samples agreed",
+        "asked the knowledge base 1 times: 1 answered",
+    )
 
 
 def test_documents_that_thoughts_saw_stay_behind_the_facts() -> None:

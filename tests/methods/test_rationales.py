@@ -148,6 +148,12 @@ def test_a_context_is_cut_to_what_fits_and_that_is_told() -> None:
         ("", (), ""),
         (" \n\t", (), ""),
         ("The answers are many.", ("The answers are many.",), "The answers are many"),
+        ("<think>Togo? So the answer is Togo.</think>\nAccra is there. So the answer is Ghana.", ("Accra is there.",), "Ghana"),
+        ("So Togo?</think>Accra is there.\n\n**Answer:** Ghana", ("Accra is there.",), "Ghana"),
+        ("<think>Accra is there. So the answer is Ghana", (), ""),
+        ("- **Accra** is there [1].\n- It is large.\n\nFinal answer - Ghana", ("Accra is there.", "It is large."), "Ghana"),
+        ("Accra is there. $\\boxed{\\text{Ghana}}$", ("Accra is there.",), "Ghana"),
+        ('```json\n{"reasoning": "Accra is there.", "answer": "Ghana"}\n```', ("Accra is there.",), "Ghana"),
     ],
 )  # fmt: skip
 def test_thoughts_are_read_however_they_are_written(written: str, sentences: tuple[str, ...], answer: str) -> None:
@@ -188,6 +194,28 @@ def test_a_huge_output_is_read_in_linear_time() -> None:
 
 def thoughts(*answers: str) -> list[Thought]:
     return [Thought((f"{number}.",), answer) for number, answer in enumerate(answers)]
+
+
+def test_a_model_that_thinks_aloud_is_not_ended_by_the_blank_lines_of_its_thinking() -> None:
+    thinking = "<think>\nIs it Togo?\n\nSo the answer is Togo.\n</think>\n\nAccra is there. So the answer is Ghana."
+    model = Recorder([thinking])
+    ((thought,),) = Thinker(model, labelled=LABELLED).think(["x?"], [[]])
+    assert thought == Thought(("Accra is there.",), "Ghana")
+    assert ["\n\n" in call["stop"] for call in model.calls] == [True, False]
+
+
+def test_thinking_gives_no_vote_no_question_and_no_conclusion() -> None:
+    rows = Thinker(ScriptedModel(["<think>Togo.</think>Ghana", "So Togo?</think> Ghana", "<think>Togo"])).think(
+        ["x?"], [[]], n=3
+    )
+    vote = majority(rows[0])
+    assert (vote.answer, vote.count, vote.of) == ("Ghana", 2, 3)
+    assert Thinker(ScriptedModel(["<think>Togo?</think> Ghana."])).conclude(["x?"], [[]], [()]) == ["Ghana"]
+    assert Thinker(ScriptedModel(["<think>Hm.</think>A is b."])).continue_thoughts(["x?"], [[]], [()]) == [
+        Thought(("A is b.",), "")
+    ]
+    verifier = Verifier(ScriptedModel(["<think>Hm.</think>What is a?"]))
+    assert verifier.ask(["x?"], ["A is b."]) == ["What is a?"]
 
 
 @pytest.mark.parametrize(

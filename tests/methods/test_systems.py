@@ -97,6 +97,33 @@ def test_what_a_system_raises_is_the_question_s_own_fault():
         made(lambda *_: 1 / 0).answer([QUESTION], [DOCUMENTS])
 
 
+def test_what_a_system_raises_as_it_is_made_or_indexes_is_its_own_fault():
+    class Unmade:
+        def __init__(self) -> None:
+            raise KeyError("OPENAI_BASE_URL")
+
+    class Unread:
+        def index(self, documents: list[Document]) -> None:
+            raise RuntimeError(f"{len(documents)} are too many")
+
+        def __call__(self, *_: object) -> list[str]:
+            return []
+
+    with pytest.raises(ModelError, match="raised KeyError when it was made: 'OPENAI_BASE_URL'"):
+        made(Unmade)
+    with pytest.raises(ModelError, match="raised RuntimeError when it indexed 3 passages: 3 are too many"):
+        made(Unread, corpus=DOCUMENTS)
+
+
+def test_a_module_that_cannot_be_run_is_told(tmp_path, monkeypatch):
+    tmp_path.joinpath("broken_peer.py").write_text("1 / 0\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        InputError, match=r"broken_peer:search cannot be imported \(ZeroDivisionError: division by zero\)"
+    ):
+        add_system("broken_peer:search")
+
+
 def test_a_system_is_known_once_it_was_added_and_never_by_name_alone():
     with pytest.raises(InputError, match="there is no method"):
         method_row("os.getenv")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.errors import ContextOverflowError, InputError, LogitsUnavailableError
+from pytrace.errors import ContextOverflowError, InputError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.scores.labels_and_queries import NO_LABEL, claim_scores
 from pytrace.evaluation.scores.summary import make_report
@@ -23,7 +23,7 @@ from pytrace.models import registry
 from pytrace.models.language_model import ContinuationScore, OptionScores, Prompt
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.claims import LABELS, WORDS, ClaimJudge, votes
+from pytrace.reader.claims import LABELS, WORDS, ClaimJudge, read_label, votes
 from pytrace.reader.prompts.reasoning import ClaimDemonstration
 from pytrace.records import Answer, Evidence
 
@@ -160,13 +160,52 @@ def test_what_cannot_be_judged_is_refused() -> None:
         judge.judge(["x", " \n"], NOWHERE * 2)
     with pytest.raises(ValueError, match="2 claims but 1 lists of facts"):
         judge.judge(["x", "y"], NOWHERE)
-    with pytest.raises(LogitsUnavailableError, match="gives no log-probabilities"):
-        ClaimJudge(ScriptedModel(gives_logits=False))
-    with pytest.raises(InputError, match="'digits'; choose 'words' or 'letters'"):
+    with pytest.raises(InputError, match="'digits'; choose 'words', 'letters' or 'text'"):
         ClaimJudge(ScriptedModel(), scoring="digits")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"0 samples at temperature 0\.7; give at least 1"):
+        ClaimJudge(ScriptedModel(), samples=0, temperature=0.7)
 
 
-@pytest.mark.parametrize("scoring", ["words", "letters"])
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("true", "SUPPORTS"),
+        (" **True**.", "SUPPORTS"),
+        ("SUPPORTS", "SUPPORTS"),
+        ("Yes, he did.", "SUPPORTS"),
+        ("The claim is not true, though it is true that he ran.", "REFUTES"),
+        ("Verdict: false", "REFUTES"),
+        ("No.", "REFUTES"),
+        ("This is incorrect.", "REFUTES"),
+        ("No evidence is given.", "NOT ENOUGH INFO"),
+        ("It is neither true nor false.", "NOT ENOUGH INFO"),
+        ("NOT ENOUGH INFO", "NOT ENOUGH INFO"),
+        ("It cannot be determined whether it is true.", "NOT ENOUGH INFO"),
+        ("He has no children.", None),
+        ("A truer word", None),
+        ("", None),
+    ],
+)
+def test_a_label_is_read_however_it_is_written(text: str, label: str | None) -> None:
+    assert read_label(text) == label
+
+
+def test_a_model_without_log_probabilities_votes_by_what_it_writes() -> None:
+    said = iter(["true", "It is false.", " True", "perhaps", "true"])
+    model = ScriptedModel(lambda _: next(said), gives_logits=False)
+    judge = ClaimJudge(model, samples=5, temperature=0.7, demonstrations=0)
+    [judged] = judge.judge(["Tea is hot."], [["Tea boils."]])
+    assert (judged.label, judged.samples) == ("SUPPORTS", 5)
+    assert judged.probabilities == pytest.approx(((3 + 1 / 3) / 5, (1 + 1 / 3) / 5, (1 / 3) / 5))
+    assert model.prompts[0].endswith("Facts:\nTea boils.\nClaim: Tea is hot.\nVerdict:")
+    # Who can tell probabilities may be asked for words all the same; greedily one is enough.
+    model = ScriptedModel(["Nobody knows."])
+    [judged] = ClaimJudge(model, scoring="text", samples=5).judge(["Tea is hot."], NOWHERE)
+    assert (judged.label, judged.samples, len(model.prompts)) == ("NOT ENOUGH INFO", 1, 1)
+    assert ClaimJudge(model, scoring="text").judge([], []) == []
+
+
+@pytest.mark.parametrize("scoring", ["words", "letters", "text"])
 def test_a_real_engine_takes_any_text_or_says_that_it_does_not_fit(model: LlamaCppModel, scoring: str) -> None:
     judge = ClaimJudge(model, scoring=scoring, demonstrations=1)  # type: ignore[arg-type]
     odd = ["\ud800 half a character", "\0\x1b[2J", "ありがとう" * 3, "<|im_end|>"]

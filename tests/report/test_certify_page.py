@@ -266,7 +266,7 @@ def test_the_head_line_and_the_plots_tell_the_figures_of_the_summary() -> None:
     assert "1 reasons faithfully." in text
     assert "Factual error: 2 · 50.0%" in text
     assert "answer right and reasoning unfaithful: 2" in text
-    assert "Without 2 that abstain" in text
+    assert "Without 2 that are undecided, abstain" in text
     assert data_of(page_of([], settings=SETTINGS))["entityThreshold"] == 0.8
 
 

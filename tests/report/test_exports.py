@@ -75,7 +75,7 @@ def test_deepeval_s_cases_are_one_list(store, tmp_path):
 def test_a_method_that_answered_nothing_has_an_empty_file(tmp_path):
     with stored(tmp_path / "run.sqlite", [Result("trace", "2", "Why?", (), error="no")]) as store:
         assert json.loads(write_exports(tmp_path, store, "deepeval")[0].read_bytes()) == []
-        assert write_exports(tmp_path, store, "ragas")[0].read_bytes() == b"\n"
+        assert write_exports(tmp_path, store, "ragas")[0].read_bytes() == b""
 
 
 def test_the_command_writes_them_beside_the_report(run, capsys):  # noqa: F811

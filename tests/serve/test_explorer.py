@@ -216,8 +216,13 @@ def test_certificates_say_in_words_what_their_colours_say(service: ServiceProces
     page.wait_for_selector(".certified")
     badges = page.locator(".certified .badge").all_inner_texts()
     assert badges
-    assert {badge.split()[1] for badge in badges} <= {"Supported", "Unsupported", "Undecided"}
+    assert {badge.split()[1] for badge in badges} <= {"Supported", "Unsupported", "Undecided", "Contradicted", "Not"}
     assert page.locator(".answer .verdicts .badge").count() == page.locator(".certificate").count()
+    # A claim that shares no word with any sentence has no place to show.
+    bare = {"label": "not there", "text": "Zorblat.", "reason": "no sentence shares a word with it", "evidence": []}
+    script = "async ([place, claim]) => (await import(place)).claimsSection([claim]).textContent"
+    place = page.evaluate("document.querySelector('script[type=module]').src").rpartition("/")[0] + "/certificates.js"
+    assert "? Not there Zorblat." in page.evaluate(script, [place, bare])
 
 
 @pytest.mark.models

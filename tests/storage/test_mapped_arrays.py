@@ -14,6 +14,7 @@ from pytrace.errors import StoreError
 from pytrace.storage.mapped_arrays import MappedFile, VectorsManifest, load_manifest, save_manifest, write_pieces
 
 ROWS = np.arange(24, dtype=np.float32).reshape(8, 3)
+ROW = np.dtype(("<f4", (3,)))
 
 
 def mapped(path: Path, size: int = ROWS.nbytes, *, grows: bool = False) -> MappedFile:
@@ -35,7 +36,7 @@ def test_arrays_rows_and_bytes_are_those_that_were_written(path: Path) -> None:
     np.testing.assert_array_equal(file.array("<f4", (2, 3), offset=12), ROWS[1:3])
     assert file.array("<f4", (0, 3)).shape == (0, 3)
     for numbers in ([3], [0, 1, 2], [5, 6, 1, 2, 2, 7]):
-        np.testing.assert_array_equal(file.read_rows(np.array(numbers, dtype=np.int64), 3), ROWS[numbers])
+        np.testing.assert_array_equal(file.read_rows(np.array(numbers, dtype=np.int64), ROW), ROWS[numbers])
     assert file.read(12, 12) == ROWS[1].tobytes()
     file.verify(zlib.crc32(ROWS.tobytes()))
     with pytest.raises(StoreError, match=r"rows is damaged.*write it anew"):
@@ -62,7 +63,7 @@ def test_a_file_of_another_length_is_told(path: Path) -> None:
         ):
             each.check()
         with pytest.raises(StoreError, match="was cut off"):
-            each.read_rows(np.array([7]), 3)
+            each.read_rows(np.array([7]), ROW)
     with pytest.raises(StoreError, match="was cut off"):
         mapped(path)
     path.unlink()

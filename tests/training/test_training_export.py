@@ -223,6 +223,117 @@ def test_a_base_that_is_no_model_is_refused(tmp_path: Path, random_gguf: Path) -
             network.open_base(str(tmp_path / name))
 
 
+SIZES = {
+    "hidden_size": 64, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "max_position_embeddings": 128, "initializer_range": 0.2, "attn_implementation": "sdpa", "bos_token_id": None,
+}  # fmt: skip
+# Of Gemma one layer in six sees all of a text, the others as many tokens as their window has.
+OTHERS: dict[str, dict[str, Any]] = {
+    "mistral": {"num_hidden_layers": 2, "sliding_window": 96},
+    "qwen2": {"num_hidden_layers": 2, "tie_word_embeddings": True},
+    "qwen3": {"num_hidden_layers": 2, "head_dim": 128, "tie_word_embeddings": False},
+    "gemma3_text": {"num_hidden_layers": 7, "head_dim": 256, "sliding_window": 12},
+}
+
+
+def other_base(words: encoding.ByteTokenizer, kind: str, directory: Path, **options: Any) -> Path:
+    """Save a network of another architecture with random weights, its biases and norms too."""
+    transformers = network.train_package("transformers")
+    configuration = transformers.AutoConfig.for_model(
+        kind,
+        vocab_size=words.size,
+        eos_token_id=words.end,
+        pad_token_id=words.end,
+        **{**SIZES, **OTHERS[kind], **options},
+    )
+    torch.manual_seed(0)
+    net = transformers.AutoModelForCausalLM.from_config(configuration)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return saved_base(words, net, directory)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_architectures_learn_by_adapters_and_the_engine_computes_what_torch_does(
+    words: encoding.ByteTokenizer, tmp_path: Path, kind: str
+) -> None:
+    base = network.open_base(str(other_base(words, kind, tmp_path / "base")))
+    encoded = encoding.encode_texts(TEXTS, base.tokenizer, context=128)
+    before = weights(base.network)
+    net = network.add_adapters(base.network, ADAPTED)
+    done = trainer.train(net, encoded, ADAPTED, Length(steps=20), threads=1)
+    assert done.loss < done.losses[0]
+    merged = network.merged(net).eval()
+    after = weights(merged)
+    changed = {name for name in after if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in after if "_proj.weight" in name}
+    path = tmp_path / "m.gguf"
+    export.write_gguf(path, merged, base.keys, RECIPE)
+    tokens = base.tokenizer.encode(TEXTS[0].text)
+    assert len(tokens) > 24  # beyond Gemma's window
+    expected = torch_logits(merged, tokens)
+    assert expected.std() > 0.5
+    # The engine looks Gemma's GELU up in a table of float16.
+    assert np.abs(expected - engine_logits(path, tokens)).max() < (1e-2 if kind == "gemma3_text" else 1e-3)
+    # What was written is a base again.
+    again = network.open_base(str(path))
+    assert np.abs(torch_logits(again.network.eval(), tokens) - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "fault"),
+    [
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16}, "use_sliding_window=True"),
+        ("qwen3", {"attention_bias": True}, "attention_bias=True"),
+        ("gemma3_text", {"query_pre_attn_scalar": 8}, "queries scaled by 8, and not by 256"),
+        ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
+        ("gemma3_text", {"layer_types": ["full_attention"] * 7}, "layers \\[1, 2, 3, 4, 5, 6, 7\\] that see all"),
+    ],
+)
+def test_variants_that_the_engine_would_compute_otherwise_are_refused(
+    words: encoding.ByteTokenizer, tmp_path: Path, kind: str, options: dict[str, Any], fault: str
+) -> None:
+    directory = other_base(words, kind, tmp_path / "base", **options)
+    with pytest.raises(InputError, match=fault):
+        network.open_base(str(directory))
+
+
+def test_a_file_that_transformers_does_not_read_whole_is_refused_as_a_base(
+    words: encoding.ByteTokenizer, tmp_path: Path
+) -> None:
+    # transformers does not read the size of Qwen 2's heads from a GGUF, and makes it of the others.
+    base = network.open_base(str(other_base(words, "qwen2", tmp_path / "base", head_dim=32)))
+    export.write_gguf(tmp_path / "m.gguf", base.network, base.keys, RECIPE)
+    with pytest.raises(ModelFileError, match="the base cannot be read"):
+        network.open_base(str(tmp_path / "m.gguf"))
+
+
+def test_a_gguf_with_scaled_positions_is_no_base(words: encoding.ByteTokenizer, trained: Any, tmp_path: Path) -> None:
+    kinds = network.train_package("gguf").GGUFValueType
+    for scaling in ("none", "linear"):
+        keys = [*network.tokenizer_keys(words), network.Key("llama.rope.scaling.type", scaling, kinds.STRING)]
+        export.write_gguf(tmp_path / f"{scaling}.gguf", trained, keys, RECIPE)
+    assert equal(weights(network.open_base(str(tmp_path / "none.gguf")).network), weights(trained))
+    with pytest.raises(InputError, match="rotary positions are scaled"):
+        network.open_base(str(tmp_path / "linear.gguf"))
+
+
+def test_an_architecture_that_is_not_known_is_refused_with_those_that_are(
+    words: encoding.ByteTokenizer, tmp_path: Path
+) -> None:
+    transformers = network.train_package("transformers")
+    configuration = transformers.GPT2Config(
+        vocab_size=words.size, n_embd=16, n_layer=1, n_head=2, eos_token_id=words.end
+    )
+    directory = saved_base(words, transformers.GPT2LMHeadModel(configuration), tmp_path / "base")
+    with pytest.raises(
+        ModelFileError, match="architecture gpt2; give one of llama, mistral, qwen2, qwen3, gemma3_text"
+    ):
+        network.open_base(str(directory))
+
+
 @pytest.mark.models
 def test_the_real_tiny_model_learns_by_adapters(tiny_models: dict[registry.Role, Path], tmp_path: Path) -> None:
     base = network.open_base(str(tiny_models["language-model"]))

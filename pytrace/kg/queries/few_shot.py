@@ -6,6 +6,7 @@ Source: Li et al., "Chain of Knowledge" (2023), section 4, whose generators are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -33,7 +34,28 @@ _MOST_TOKENS: dict[QueryForm, int] = {"triplet": 64, "sparql": 192}
 # What a chat template adds around an instruction and an input.
 _TEMPLATE_TOKENS = 64
 _FREEDOM: dict[Grammar, str] = {"words": "", "relations": ", any name", "none": ", free"}
+FEW = 5
+"""Examples that a model is shown of ours; of the caller's own, all that fit."""
 _STOP = ("\n\n", "Question:", "Relations:")
+
+
+def read_examples(path: Path | None, form: QueryForm | None) -> tuple[QueryForm, tuple[QueryDemonstration, ...]]:
+    """Read the labelled queries that a model is shown: those of one form.
+
+    Parameters
+    ----------
+    path
+        A JSONL file, ``{"form": "triplet" or "sparql", "question": …, "relations": […], "query": …}`` a line; ours if None.
+    form
+        The form that is wanted; if None that of the file's first row, and without a file triplets.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, a row contradicts itself or its query cannot be read, or none is of that form.
+    """
+    chosen = form or ("triplet" if path is None else QueryDemonstration.load(path=path)[0].form)
+    return chosen, QueryDemonstration.load_with("form", chosen, path=path)
 
 
 class FewShotGenerator(QueryGenerator):
@@ -48,7 +70,7 @@ class FewShotGenerator(QueryGenerator):
         *,
         form: QueryForm = "triplet",
         encoder: Encoder | None = None,
-        demonstrations: int = 5,
+        demonstrations: int = FEW,
         shown_relations: int = 40,
         grammar: Grammar = "words",
         temperature: float = 0.7,

@@ -30,6 +30,7 @@ class GroundedQuery(msgspec.Struct, frozen=True):
     graph: GraphQuery  # the same, returning the triples behind its answers
     links: tuple[tuple[str, str, float], ...]  # its mentions, each with the entity's key and a score from 0 to 1
     score: float  # the sum of how well all its names fit
+    names: dict[str, str]  # what the store calls each of its entities and relations, by IRI in angle brackets
 
 
 class Grounder:
@@ -100,6 +101,7 @@ class Grounder:
         ]
         # What is asked for in the place of a relation is a variable already, and no name.
         choices += [self._called(name) for name in relations]
+        labels = {link.key: link.label for matches in entities.values() for link in matches}
         names = [*(("entity", name) for name in entities), *(("relation", name) for name in relations)]
         forms: list[Query] = [query]
         if self._either_direction and isinstance(query, TripletQuery) and self._alternatives > 1:
@@ -108,7 +110,7 @@ class Grounder:
         readings = [(query, *combination) for combination in combinations]
         readings += [(turned, *combinations[0]) for turned in forms[1:]]
         return [
-            self._written(form, dict(zip(names, combination, strict=True)), total)
+            self._written(form, dict(zip(names, combination, strict=True)), total, labels)
             for form, combination, total in readings
         ]
 
@@ -124,7 +126,13 @@ class Grounder:
             return [*relations, (_TYPE, relations[-1][1])]
         return relations
 
-    def _written(self, query: Query, chosen: dict[tuple[str, str], tuple[str, float]], score: float) -> GroundedQuery:
+    def _written(
+        self,
+        query: Query,
+        chosen: dict[tuple[str, str], tuple[str, float]],
+        score: float,
+        labels: dict[str, str],
+    ) -> GroundedQuery:
         """Write a query with the keys that were chosen for its names, given by kind and name."""
         sparql = replace_names(
             query,
@@ -132,7 +140,13 @@ class Grounder:
             relation=lambda name: self._store.iri(chosen["relation", name][0], relation=True),
         )
         links = tuple((name, *match) for (kind, name), match in chosen.items() if kind == "entity")
-        return GroundedQuery(sparql, rewrite(sparql), links, score)
+        names = {
+            self._store.iri(key, relation=kind == "relation"): labels[key]
+            if kind == "entity"
+            else self.relation_name(key)
+            for (kind, _), (key, _) in chosen.items()
+        }
+        return GroundedQuery(sparql, rewrite(sparql), links, score, names)
 
 
 def best_combinations(

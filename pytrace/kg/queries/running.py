@@ -19,6 +19,7 @@ from pytrace.kg.linking import EntityLinker
 from pytrace.kg.names import verbalise
 from pytrace.kg.queries.query_grounding import GroundedQuery, Grounder
 from pytrace.kg.queries.query_records import GeneratedQuery
+from pytrace.kg.queries.result_wording import ask_sentence, count_sentence
 from pytrace.kg.sparql import GraphQuery
 from pytrace.kg.sparql_store import Solution, Solutions
 from pytrace.kg.sparql_tokens import tokens_of, without_prologue
@@ -189,17 +190,20 @@ class QueryRunner:
         facts: tuple[Fact, ...],
     ) -> KnowledgeQuery | None:
         """Return what a query gave; None if that is nothing."""
-        stopped = result.stopped
+        stopped, statement = result.stopped, ""
         if stopped and attempt.stopped is None:
             attempt.stopped = (reading, stopped)
         if not result.solutions or (reading.aim.kind == "values" and not values and not facts):
             return None
         if reading.aim.kind == "ask":  # one solution is enough
-            stopped, values = "", ("true",)
+            stopped, values, statement = "", ("true",), _statement(reading, 1)
         elif reading.aim.kind == "count":  # some of them are no count
-            values = () if stopped else (str(_counted(reading.aim, result.solutions)),)
+            number = _counted(reading.aim, result.solutions)
+            values, statement = ((), "") if stopped else ((str(number),), _statement(reading, number))
         outcome: Literal["stopped", "answered"] = "stopped" if stopped else "answered"
-        return self._record(attempt, reading, values=values, facts=facts, outcome=outcome, reason=stopped)
+        return self._record(
+            attempt, reading, values=values, facts=facts, outcome=outcome, reason=stopped, statement=statement
+        )
 
     def _worded(self, triple: Triple, names: dict[str, str]) -> str:
         relation = self._grounder.relation_name(triple.relation)
@@ -216,7 +220,13 @@ class QueryRunner:
         if kind == "values":
             return self._record(attempt, attempt.first, outcome="empty")
         # That something is not so, or that there are none, is an answer too.
-        return self._record(attempt, attempt.first, values=("false" if kind == "ask" else "0",), outcome="answered")
+        return self._record(
+            attempt,
+            attempt.first,
+            values=("false" if kind == "ask" else "0",),
+            outcome="answered",
+            statement=_statement(attempt.first, 0),
+        )
 
     def _record(
         self,
@@ -227,6 +237,7 @@ class QueryRunner:
         values: tuple[str, ...] = (),
         facts: tuple[Fact, ...] = (),
         reason: str = "",
+        statement: str = "",
     ) -> KnowledgeQuery:
         return KnowledgeQuery(
             place=attempt.asked.place,
@@ -240,6 +251,7 @@ class QueryRunner:
             facts=facts,
             outcome=outcome,
             reason=reason,
+            statement=statement,
         )
 
 
@@ -269,6 +281,14 @@ def _counted(aim: _Aim, solutions: Sequence[Solution]) -> int:
         return len(solutions)
     values = [solution.values[aim.counted] for solution in solutions if aim.counted in solution.values]
     return len(set(values) if aim.once else values)
+
+
+def _statement(reading: _Reading, number: int) -> str:
+    """Put what a COUNT or ASK query gave into a sentence."""
+    grounded, aim = reading.grounded, reading.aim
+    if aim.kind == "ask":
+        return ask_sentence(grounded.sparql, grounded.names, holds=number > 0)
+    return count_sentence(grounded.sparql, grounded.names, number=number, counted=aim.counted, once=aim.once)
 
 
 def _answers(graph: GraphQuery, solutions: Sequence[Solution]) -> Iterator[tuple[str, bool]]:

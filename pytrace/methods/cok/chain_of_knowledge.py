@@ -14,20 +14,21 @@ import msgspec
 from pytrace.errors import InputError
 from pytrace.kg.fact_store import FactStore, QueryLimits
 from pytrace.kg.linking import EntityLinker
-from pytrace.kg.queries import QueryGenerator
+from pytrace.kg.queries import QueryGenerator, query_names
 from pytrace.kg.queries.running import Asked, QueryRunner
 from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, Stages, check_questions, noted, register
 from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
+from pytrace.methods.cok.verified_chain import WHOLE, Chain, Step
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
+from pytrace.methods.cot.verify_and_edit import nearest_units
 from pytrace.methods.ranking import Search
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimScoring, votes
 from pytrace.records import Answer, Evidence, KnowledgeQuery, Reasoning
 
-WHOLE = -1
-"""The index of the question itself beside those of its thoughts."""
+_Steps = list[tuple[Chain, Step]]
 
 
 class Knowledge(NamedTuple):
@@ -43,6 +44,12 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
 
     # For which questions the knowledge base is asked: those whose thoughts have no majority (section 3.3), or all.
     trigger: Literal["uncertain", "always"] = "uncertain"
+    # A second source beside the knowledge base: the sentences nearest to a verifying question, of what the index has for it or
+    # else of the question's own documents; for no question, for those of whose queries the knowledge base has no entity, or for all.
+    documents: Literal["never", "unknown", "always"] = "never"
+    # Whether thoughts are edited all together, or in turn: each is then asked about and edited with those before it in sight,
+    # and after one that was put right the next is thought anew.
+    edit: Literal["together", "in-turn"] = "together"
     # What becomes queries: the verifying questions of thoughts, the question itself, or both (section 3.1).
     ask: Literal["thoughts", "question", "both"] = "both"
     # Queries that the generator offers for each; the next one is tried where one is invalid or gives nothing.
@@ -69,50 +76,6 @@ class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True
     calibrated: bool = True
 
 
-class _Step(msgspec.Struct):
-    """A thought of a chain, or the question itself: what is asked about it, what was found, and how it reads then."""
-
-    index: int
-    sentence: str
-    question: str
-    found: KnowledgeQuery | None = None
-    edited: str = ""
-
-    @property
-    def facts(self) -> tuple[str, ...]:
-        return () if self.found is None else tuple(fact.text for fact in self.found.facts)
-
-
-class _Uncertain(msgspec.Struct):
-    """A question that the knowledge base is asked about: its index among all, and its chain."""
-
-    index: int
-    thought: Thought
-    steps: list[_Step]
-
-    @property
-    def queries(self) -> tuple[KnowledgeQuery, ...]:
-        return tuple(step.found for step in self.steps if step.found is not None)
-
-    def facts(self, most: int) -> tuple[str, ...]:
-        """Return the facts of all steps, each once."""
-        return tuple(dict.fromkeys(fact for step in self.steps for fact in step.facts))[:most]
-
-    def rationale(self, unverified: str) -> tuple[str, ...]:
-        """Return the facts of the question itself and the sentences of the chain, as far as they are to be kept."""
-        direct = [fact for step in self.steps[:1] if step.index == WHOLE for fact in step.facts]
-        by_thought = {step.index: step for step in self.steps if step.index != WHOLE}
-        some = bool(self.facts(1))
-        sentences = []
-        for number, sentence in enumerate(self.thought.sentences):
-            step = by_thought.get(number)
-            if step is not None and step.edited:
-                sentences.append(step.edited)
-            elif unverified == "keep" or not some:
-                sentences.append(sentence)
-        return tuple(dict.fromkeys([*direct, *sentences]))
-
-
 class ChainOfKnowledge(Thoughtful):
     """Lets thoughts vote, and where that is no majority, answers from what a knowledge base says."""
 
@@ -135,6 +98,8 @@ class ChainOfKnowledge(Thoughtful):
         search: Search | None = None,
     ) -> None:
         chosen = settings or KnowledgeSettings()
+        if chosen.documents != "never" and encoder is None:
+            raise InputError(f"with documents={chosen.documents} sentences are found by an encoder; give one")
         super().__init__(model, encoder, chosen, name=name, search=search)
         self.knowledge = knowledge
         self._runner = QueryRunner(
@@ -152,14 +117,12 @@ class ChainOfKnowledge(Thoughtful):
         check_questions(questions, documents)
         evidence, votes, chosen, answers = self._vote(questions, documents)
         uncertain = [
-            _Uncertain(number, thought, [])
+            Chain(number, thought)
             for number, (vote, thought) in enumerate(zip(votes, chosen, strict=True))
             if self.settings.trigger == "always" or not vote.certain
         ]
         asking = Stages(self._model, self.knowledge.generator.model)
-        self._decompose(questions, uncertain, asking)
-        self._query(uncertain, asking)
-        self._edit(uncertain, asking)
+        self._verify(questions, documents, evidence, uncertain, asking)
         concluded = self._conclude(questions, evidence, uncertain, asking)
         for item, text in zip(uncertain, concluded, strict=True):
             answers[item.index] = self._edited(answers[item.index], item, text, asking, len(uncertain))
@@ -170,16 +133,21 @@ class ChainOfKnowledge(Thoughtful):
         # Section 6.1: a claim is one statement, so it goes to the generator of queries as it is.
         check_questions(claims, documents)
         choices = self.settings
-        judge = make_claim_judge(self._model, choices)
+        judge = make_claim_judge(
+            self._model, choices, samples=choices.samples, temperature=choices.temperature, seed=choices.seed
+        )
         judged, answers = judge_by_model(judge, claims, Stages(self._model), self.name)
         uncertain = []
         for number, judgement in enumerate(judged):
-            vote = votes(judgement.probabilities, temperature=choices.temperature, samples=choices.samples)
-            answers[number] = noted(answers[number], f"{vote.share:.0%} of samples would agree")
+            # Samples were drawn at that temperature already.
+            temperature = 1.0 if judgement.samples else choices.temperature
+            vote = votes(judgement.probabilities, temperature=temperature, samples=choices.samples)
+            agreed = "agreed" if judgement.samples else "would agree"
+            answers[number] = noted(answers[number], f"{vote.share:.0%} of samples {agreed}")
             if choices.trigger == "always" or not vote.certain:
-                uncertain.append(_Uncertain(number, Thought((), ""), [_Step(WHOLE, "", claims[number])]))
+                uncertain.append(Chain(number, Thought((), ""), [Step(WHOLE, "", claims[number])]))
         asking = Stages(self._model, self.knowledge.generator.model)
-        self._query(uncertain, asking)
+        self._find([(item, step) for item in uncertain for step in item.steps], documents, asking)
         informed = [item for item in uncertain if item.facts(1)]
         with asking.stage("judge"):
             again = judge.judge(
@@ -191,53 +159,132 @@ class ChainOfKnowledge(Thoughtful):
             answers[item.index] = self._edited(answers[item.index], item, label, asking, len(uncertain))
         return answers
 
-    def _decompose(self, questions: Sequence[str], uncertain: Sequence[_Uncertain], stages: Stages) -> None:
-        """Give every item its chain: the question itself, and a verifying question for each thought."""
+    def _verify(
+        self,
+        questions: Sequence[str],
+        documents: Documents,
+        evidence: Sequence[Evidence],
+        uncertain: Sequence[Chain],
+        stages: Stages,
+    ) -> None:
+        """Give every chain its steps, the question itself and its thoughts, with what is found for them and how they read then."""
+        steps: _Steps = []
         if self.settings.ask != "thoughts":
-            for item in uncertain:
-                item.steps.append(_Step(WHOLE, "", questions[item.index]))
+            steps += [(item, Step(WHOLE, "", questions[item.index])) for item in uncertain]
+        for item, step in steps:
+            item.steps.append(step)
         if self.settings.ask == "question":
+            self._find(steps, documents, stages)
             return
-        thoughts = [
-            (item, number, sentence) for item in uncertain for number, sentence in enumerate(item.thought.sentences)
+        if self.settings.edit == "together":
+            thoughts = [(item, number) for item in uncertain for number in range(len(item.sentences))]
+            asked = self._ask(questions, thoughts, stages)
+            self._find(steps + asked, documents, stages)
+            self._edit(asked, stages)
+            return
+        self._find(steps, documents, stages)
+        for number in range(max((len(item.sentences) for item in uncertain), default=0)):
+            self._think_anew(questions, evidence, uncertain, number, stages)
+            asked = self._ask(questions, [(item, number) for item in uncertain if number < len(item.sentences)], stages)
+            self._find(asked, documents, stages)
+            self._edit(asked, stages)
+
+    def _think_anew(
+        self,
+        questions: Sequence[str],
+        evidence: Sequence[Evidence],
+        uncertain: Sequence[Chain],
+        number: int,
+        stages: Stages,
+    ) -> None:
+        """Let the sentence of that number follow from those before it where one of these was put right; without one the chain ends."""
+        changed = [
+            item
+            for item in uncertain
+            if number < len(item.sentences) and item.before(number) != item.thought.sentences[:number]
         ]
+        if not changed:
+            return
+        with stages.stage("think on"):
+            thoughts = self._thinker.continue_thoughts(
+                [questions[item.index] for item in changed],
+                [[*item.facts(self.settings.facts), *evidence[item.index].context] for item in changed],
+                [item.before(number) for item in changed],
+            )
+        for item, thought in zip(changed, thoughts, strict=True):
+            if thought.sentences and not thought.answer:
+                item.sentences[number] = thought.sentences[0]
+            else:
+                del item.sentences[number:]
+
+    def _ask(self, questions: Sequence[str], thoughts: Sequence[tuple[Chain, int]], stages: Stages) -> _Steps:
+        """Turn thoughts into verifying questions, each a step of its chain."""
         with stages.stage("ask"):
             verifying = self._verifier.ask(
-                [questions[item.index] for item, _, _ in thoughts], [sentence for _, _, sentence in thoughts]
+                [" ".join([questions[item.index], *self._seen(item, number)]) for item, number in thoughts],
+                [item.sentences[number] for item, number in thoughts],
             )
-        for (item, number, sentence), question in zip(thoughts, verifying, strict=True):
-            item.steps.append(_Step(number, sentence, question))
+        steps = []
+        for (item, number), question in zip(thoughts, verifying, strict=True):
+            item.steps.append(Step(number, item.sentences[number], question))
+            steps.append((item, item.steps[-1]))
+        return steps
 
-    def _query(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
-        """Write the queries of all steps, and run them."""
-        steps = [step for item in uncertain for step in item.steps]
+    def _seen(self, item: Chain, number: int) -> tuple[str, ...]:
+        """Return the sentences that one is asked about and edited by, beside what is found for it."""
+        return item.before(number) if self.settings.edit == "in-turn" else ()
+
+    def _find(self, steps: _Steps, documents: Documents, stages: Stages) -> None:
+        """Write the queries of steps, run them, and look into documents where these are a source."""
         if not steps:
             return
+        asked = [step.question for _, step in steps]
         with stages.stage("write queries"):
-            written = self.knowledge.generator.generate(
-                [step.question for step in steps], candidates=self.settings.candidates
-            )
+            written = self.knowledge.generator.generate(asked, candidates=self.settings.candidates)
         with stages.stage("query"):
             results = self._runner.run(
-                [Asked(step.index, step.question, queries) for step, queries in zip(steps, written, strict=True)]
+                [Asked(step.index, step.question, queries) for (_, step), queries in zip(steps, written, strict=True)]
             )
-        for step, result in zip(steps, results, strict=True):
+        for (_, step), result in zip(steps, results, strict=True):
             step.found = result
+        if self.settings.documents == "never":
+            return
+        if self.settings.documents == "unknown":
+            with stages.stage("query"):
+                known = self.knowledge.linker.knows(
+                    [[query_names(one.query)[0] for one in queries if one.query] for queries in written]
+                )
+            for (item, _), knows in zip(steps, known, strict=True):
+                item.known = item.known or knows
+            steps = [(item, step) for item, step in steps if not item.known]
+        if not steps:
+            return
+        # Steps of one chain stand together, as `nearest_units` wants them.
+        steps = sorted(steps, key=lambda pair: pair[0].index)
+        read = list(dict.fromkeys(item.index for item, _ in steps))
+        owners = [read.index(item.index) for item, _ in steps]
+        with stages.stage("find"):
+            assert self._encoder is not None  # `__init__` sees to it
+            questions, sources = [step.question for _, step in steps], [documents[index] for index in read]
+            nearest = nearest_units(questions, owners, sources, self._encoder, self.settings, self._search)
+        for (_, step), units in zip(steps, nearest, strict=True):
+            step.read = tuple(units)
 
-    def _edit(self, uncertain: Sequence[_Uncertain], stages: Stages) -> None:
+    def _edit(self, steps: _Steps, stages: Stages) -> None:
         """Rewrite the thoughts for which facts were found."""
-        steps = [step for item in uncertain for step in item.steps if step.index != WHOLE and step.facts]
+        steps = [(item, step) for item, step in steps if step.facts]
         if not steps:
             return
         with stages.stage("edit"):
             edited = self._verifier.answer(
-                [step.question for step in steps], [step.facts[: self.settings.facts] for step in steps]
+                [step.question for _, step in steps],
+                [[*self._seen(item, step.index), *step.facts[: self.settings.facts]] for item, step in steps],
             )
-        for step, sentence in zip(steps, edited, strict=True):
+        for (_, step), sentence in zip(steps, edited, strict=True):
             step.edited = sentence
 
     def _conclude(
-        self, questions: Sequence[str], evidence: Sequence[Evidence], uncertain: Sequence[_Uncertain], stages: Stages
+        self, questions: Sequence[str], evidence: Sequence[Evidence], uncertain: Sequence[Chain], stages: Stages
     ) -> list[str]:
         """Answer every item anew; empty where nothing was found that the model had not thought of."""
         texts = [self._queried(item) for item in uncertain]
@@ -252,24 +299,30 @@ class ChainOfKnowledge(Thoughtful):
             texts[number] = text
         return texts
 
-    def _queried(self, item: _Uncertain) -> str:
+    def _queried(self, item: Chain) -> str:
         """Return what the query of the question itself gave, if that is to be the answer."""
         if self.settings.conclude != "query":
             return ""
         direct = next((step.found for step in item.steps if step.index == WHOLE), None)
         return direct.values[0] if direct is not None and direct.values else ""
 
-    def _edited(self, answer: Answer, item: _Uncertain, text: str, stages: Stages, among: int) -> Answer:
-        """Return an answer with what the knowledge base said, and its share of what that cost."""
+    def _edited(self, answer: Answer, item: Chain, text: str, stages: Stages, among: int) -> Answer:
+        """Return an answer with what the knowledge base and the documents said, and its share of what that cost."""
         before = answer.evidence
         facts = item.facts(self.settings.facts)
         rationale = item.rationale(self.settings.unverified) if facts else before.reasoning.rationale
         evidence = msgspec.structs.replace(before, derivation=Reasoning(rationale, item.queries))
         if facts:
-            kind: Literal["facts", "mixed"] = "facts" if before.kind == "none" else "mixed"
-            evidence = msgspec.structs.replace(evidence, kind=kind, context=(*facts, *before.context))
+            documents = tuple(dict.fromkeys([*before.document_ids, *(unit.document_id for unit in item.read)]))
+            kind: Literal["facts", "mixed"] = "mixed" if documents or before.kind != "none" else "facts"
+            evidence = msgspec.structs.replace(
+                evidence, kind=kind, context=(*facts, *before.context), document_ids=documents
+            )
         revised = self._revised(answer, text, evidence, facts, stages, among)
-        return noted(revised, _query_note(item.queries, bool(facts)))
+        notes = [_query_note(item.queries, bool(facts))]
+        if self.settings.documents != "never" and not item.known:
+            notes.append(f"read {len(item.read)} sentences of documents beside it")
+        return noted(revised, *notes)
 
 
 def _query_note(queries: Sequence[KnowledgeQuery], with_facts: bool) -> str:

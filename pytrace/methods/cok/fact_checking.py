@@ -58,13 +58,23 @@ class StandardClaims(KnowledgeSelection):
         return judge_by_model(judge, claims, Stages(self._model), self.name)[1]
 
 
-def make_claim_judge(model: LanguageModel, settings: StandardSettings | KnowledgeSettings) -> ClaimJudge:
-    """Make the judge of claims that the settings ask for."""
+def make_claim_judge(
+    model: LanguageModel,
+    settings: StandardSettings | KnowledgeSettings,
+    *,
+    samples: int = 1,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> ClaimJudge:
+    """Make the judge of claims that the settings ask for; samples are drawn where there are no log-probabilities."""
     return ClaimJudge(
         model,
         demonstrations=settings.claim_demonstrations,
         scoring=settings.claim_scoring,
         calibrated=settings.calibrated,
+        samples=samples,
+        temperature=temperature,
+        seed=seed,
     )
 
 
@@ -80,8 +90,9 @@ def judge_by_model(
 
 
 def label_shares(judgement: ClaimJudgement) -> str:
-    """Say how likely each label is."""
-    return ", ".join(f"{label} {share:.0%}" for label, share in zip(LABELS, judgement.probabilities, strict=True))
+    """Say how likely each label is, and where that was sampled, how often."""
+    shares = ", ".join(f"{label} {share:.0%}" for label, share in zip(LABELS, judgement.probabilities, strict=True))
+    return f"{shares} of {judgement.samples} written verdicts" if judgement.samples else shares
 
 
 register(

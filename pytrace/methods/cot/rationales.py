@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import msgspec
 
 from pytrace.documents import clean_text, split_sentences
-from pytrace.models.language_model import LanguageModel, Prompt
+from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.answers import FittedContext, Reading, clean_answer, fit_context, normalise_answer, question_input
-from pytrace.reader.conclusions import FOREIGN_CONCLUSION
+from pytrace.reader.conclusions import CONCLUSION_WORDS
 from pytrace.reader.prompts.reasoning import RationaleDemonstration, VerificationDemonstration
+from pytrace.reader.responses import plain_response, statements
+from pytrace.reader.thinking import is_all_thinking, without_thinking
 from pytrace.records import Evidence, Reasoning
 
 INSTRUCTION = (
@@ -113,11 +115,16 @@ class Thinker:
             self._prompt(question, fitted.entries)
             for question, fitted in zip(questions, self.fit(questions, contexts), strict=True)
         ]
-        # Without a demonstration a model may part its thoughts by blank lines; with some these end what it has to say.
-        stop = ("\nQuestion:", "\nContext:", "\nThoughts:", *(("\n\n",) if self._shown else ()))
-        rows = self._model.generate(
-            prompts, max_tokens=self._max_tokens, stop=stop, temperature=temperature, n=n, seed=seed
-        )
+        # Without a demonstration a model may part its thoughts by blank lines; with some these end what it has to say, but not
+        # of a model that thinks aloud in tags before it says anything.
+        stops = ("\nQuestion:", "\nContext:", "\nThoughts:")
+        rows: list[list[Completion]] = []
+        for stop in ((*stops, "\n\n"), stops) if self._shown else (stops,):
+            rows = self._model.generate(
+                prompts, max_tokens=self._max_tokens, stop=stop, temperature=temperature, n=n, seed=seed
+            )
+            if not all(is_all_thinking(completion.text) for row in rows for completion in row):
+                break
         return [[parse_thought(completion.text) for completion in row] for row in rows]
 
     def continue_thoughts(
@@ -129,7 +136,7 @@ class Thinker:
         rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         thoughts = []
         for (completion,) in rows:
-            first = next(iter(split_sentences(completion.text)), "")
+            first = next(iter(split_sentences(without_thinking(completion.text))), "")
             concluded = _CONCLUDED.search(first) is not None
             thoughts.append(parse_thought(first) if concluded else Thought((first,) if first else (), ""))
         return thoughts
@@ -186,20 +193,17 @@ def majority(thoughts: Sequence[Thought]) -> Vote:
 _CONCLUDED = re.compile(
     r"\b(?:so|thus|hence|therefore),?\s+(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?", re.IGNORECASE
 )
-_NAMED = re.compile(
-    r"\b(?:the|my)\s+(?:(?:final|correct)\s+)?answer(?:\s+is\b|:):?|^answer:|" + FOREIGN_CONCLUSION,
-    re.IGNORECASE | re.MULTILINE,
-)
 
 
 def parse_thought(text: str) -> Thought:
-    """Read what a model wrote as a rationale and its answer, however it wrote it."""
-    match = _CONCLUDED.search(text) or next(reversed(list(_NAMED.finditer(text))), None)
+    """Read what a model wrote as a rationale and its answer, however it wrote it; what it thinks aloud in tags is neither."""
+    text = plain_response(text)
+    match = _CONCLUDED.search(text) or next(reversed(list(CONCLUSION_WORDS.finditer(text))), None)
     if match is None:
-        sentences = split_sentences(text)
+        sentences = statements(text)
         return Thought(tuple(sentences), _short_answer(sentences[-1]) if sentences else "")
     before = text[: match.start()].rstrip().rstrip(",;:")
-    return Thought(tuple(split_sentences(before)), _short_answer(text[match.end() :]))
+    return Thought(tuple(statements(before)), _short_answer(text[match.end() :]))
 
 
 _PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", "*": "*", '"': '"', "“": "”"}
@@ -210,7 +214,7 @@ _LONGEST_ANSWER = 4_000
 
 def _short_answer(text: str) -> str:
     """Return the first sentence of a text without what is said and set around an answer."""
-    sentences = split_sentences(text.strip().partition("\n")[0])
+    sentences = split_sentences(without_thinking(text).strip().partition("\n")[0])
     answer = clean_answer(sentences[0]) if sentences else ""
     while 1 < len(answer) <= _LONGEST_ANSWER and _PAIRS.get(answer[0]) == answer[-1]:
         answer = clean_answer(answer[1:-1])
@@ -253,7 +257,7 @@ class Verifier:
     def _write(self, prompts: Sequence[Prompt]) -> list[str]:
         """Let the model write a line for each prompt, "" where it writes no letter or digit."""
         rows = self._model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
-        lines = [clean_text(row[0].text) for row in rows]
+        lines = [clean_text(without_thinking(row[0].text)) for row in rows]
         return [line if re.search(r"\w", line) else "" for line in lines]
 
 

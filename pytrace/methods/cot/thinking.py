@@ -6,6 +6,7 @@ Sources: Wei et al., "Chain-of-Thought Prompting Elicits Reasoning in Large Lang
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from pytrace.methods.base import (
     noted,
     register,
 )
+from pytrace.methods.cot.claim_thoughts import ClaimThinker, labelled
 from pytrace.methods.cot.rationales import Thinker, Thought, Verifier, Vote, majority
 from pytrace.methods.ranking import Rank, Search, rank_by
 from pytrace.models.encoders.encoder import Encoder
@@ -84,6 +86,15 @@ class Thoughtful(Method):
     def select(self, questions: Sequence[str], documents: Documents) -> list[Evidence]:
         """Return what the answers to questions rest on; what a method thinks leads to its evidence, so it thinks and answers."""
         return [answer.evidence for answer in self.answer(questions, documents)]
+
+    def judge(self, claims: Sequence[str], documents: Documents) -> list[Answer]:
+        """Judge claims as questions are answered: thoughts end in a label, vote, and are verified."""
+        check_questions(claims, documents)
+        judging = copy.copy(self)
+        judging._thinker = ClaimThinker(
+            self._model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens
+        )
+        return [labelled(answer) for answer in judging.answer(claims, documents)]
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         return [Selected(seen) for seen in self._evidence(questions, documents, stages)]

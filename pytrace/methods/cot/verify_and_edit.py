@@ -12,6 +12,7 @@ import msgspec
 from pytrace.methods.base import Documents, MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
+from pytrace.methods.ranking import Search
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Answer, Evidence, Reasoning, TextUnit
 from pytrace.retrieval.nearest_sentences import nearest_sentences
@@ -26,6 +27,24 @@ class _Edit(msgspec.Struct):
     rationale: tuple[str, ...] = ()
     found: tuple[TextUnit, ...] = ()
     changed: int = 0
+
+
+def nearest_units(
+    verifying: Sequence[str],
+    owners: Sequence[int],
+    documents: Documents,
+    encoder: Encoder,
+    settings: ThoughtSettings,
+    search: Search | None,
+) -> list[list[TextUnit]]:
+    """Return the sentences nearest to each verifying question, among what a search finds for it or its owner's documents."""
+    if search is not None:
+        documents = search(verifying, settings.retriever, settings.top)
+        owners = range(len(verifying))
+    units = [[unit for document in some for unit in sentence_units(document)] for some in documents]
+    texts = [[unit.text for unit in some] for some in units]
+    positions = nearest_sentences(verifying, texts, encoder, settings.sentences, owners=owners)
+    return [[units[owner][i] for i in row] for owner, row in zip(owners, positions, strict=True)]
 
 
 class VerifyAndEdit(Thoughtful):
@@ -81,7 +100,8 @@ class VerifyAndEdit(Thoughtful):
         with stages.stage("ask"):
             verifying = self._verifier.ask([questions[edits[owner].index] for owner in owners], sentences)
         with stages.stage("find"):
-            nearest = self._nearest(verifying, owners, [documents[edit.index] for edit in edits], self._encoder)
+            sources = [documents[edit.index] for edit in edits]
+            nearest = nearest_units(verifying, owners, sources, self._encoder, self.settings, self._search)
         with stages.stage("verify"):
             verified = self._verifier.answer(verifying, [[unit.text for unit in row] for row in nearest])
         for number, edit in enumerate(edits):
@@ -95,18 +115,6 @@ class VerifyAndEdit(Thoughtful):
                 [evidence[edit.index].context for edit in edits],
                 [edit.rationale for edit in edits],
             )
-
-    def _nearest(
-        self, verifying: Sequence[str], owners: list[int], documents: Documents, encoder: Encoder
-    ) -> list[list[TextUnit]]:
-        """Return the sentences nearest to each verifying question, among what it finds or the documents of its owner."""
-        if self._search is not None:
-            documents = self._search(verifying, self.settings.retriever, self.settings.top)
-            owners = list(range(len(verifying)))
-        units = [[unit for document in some for unit in sentence_units(document)] for some in documents]
-        texts = [[unit.text for unit in some] for some in units]
-        positions = nearest_sentences(verifying, texts, encoder, self.settings.sentences, owners=owners)
-        return [[units[owner][i] for i in row] for owner, row in zip(owners, positions, strict=True)]
 
     def _edited(self, answer: Answer, edit: _Edit, text: str, stages: Stages, among: int) -> Answer:
         """Return an answer with its edited rationale, and its share of what that cost."""

@@ -96,9 +96,19 @@ class CrossEncoderFiles(OnnxFiles):
 
     def pairs(self, pairs: Sequence[tuple[str, str]], limit: int) -> list[tuple[list[int], list[int]]]:
         """Turn pairs into token ids with special tokens, and the type of each token (0: question, 1: passage)."""
+        # A tokenizer that puts nothing around texts gives no token for two empty ones, where a graph wants at least one, and
+        # leaves types as they were.
+        plain = self._tokenizer.post_processor is None
+        return [
+            (each.ids or [self.pad_id], [side or 0 for side in each.sequence_ids] if plain else each.type_ids)
+            for each in self.encodings(pairs, limit)
+        ]
+
+    def encodings(self, pairs: Sequence[tuple[str, str]], limit: int) -> list[Any]:
+        """Turn pairs into tokens, special ones among them, as the package tokenizers has them."""
         # A passage loses its end where both are longer than `limit`, and a question only what three quarters of that do
         # not hold.
-        room = limit - self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        room = limit - self.special_tokens
         if room < 1:
             raise ModelFileError(
                 f"{self.graph} takes {limit} tokens, which leaves no room for a text; export it with a longer sequence"
@@ -109,14 +119,18 @@ class CrossEncoderFiles(OnnxFiles):
             for question in questions.values():
                 question.truncate(int(room * _QUESTION_SHARE))
             self._tokenizer.enable_truncation(max_length=limit, strategy="only_second")
-            encodings = [self._tokenizer.post_process(questions[first], passages[second]) for first, second in pairs]
-        # A tokenizer that puts nothing around texts gives no token for two empty ones, where a graph wants at least one, and
-        # leaves types as they were.
-        plain = self._tokenizer.post_processor is None
-        return [
-            (each.ids or [self.pad_id], [side or 0 for side in each.sequence_ids] if plain else each.type_ids)
-            for each in encodings
-        ]
+            return [self._tokenizer.post_process(questions[first], passages[second]) for first, second in pairs]
+
+    @property
+    def special_tokens(self) -> int:
+        """How many tokens a pair has beside those of its texts."""
+        return int(self._tokenizer.num_special_tokens_to_add(is_pair=True))
+
+    def places(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Return where the tokens of each text stand in it, special ones left out."""
+        with self._lock:
+            self._tokenizer.no_truncation()
+            return [each.offsets for each in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
     def _tokens(self, texts: set[str]) -> dict[str, Any]:
         order = list(texts)
@@ -162,6 +176,8 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
             )
         self._heads = [] if self._graph.pooled else modules.read_heads()
         self._limit = min(self.max_tokens, self._graph.columns or self.max_tokens)
+        self.room = self._limit - self._files.special_tokens
+        """How many tokens of both texts it reads."""
         self._count = int(self._logits(self._files.pairs([("", "")], self._limit)).shape[1])
         names = self._files.labels
         self.labels = names if len(names) == self._count else tuple(map(str, range(self._count)))
@@ -187,6 +203,10 @@ class OnnxCrossEncoder(OnnxTextModel[CrossEncoderFiles]):
         With one label it is the logistic function of the logit, as sentence-transformers has it; with several they sum to 1.
         """
         return label_probabilities(self._all_logits(pairs))
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text, without special ones."""
+        return len(self._files.places([whole_text(text)])[0])
 
     def _all_logits(self, pairs: Sequence[tuple[str, str]]) -> Scores:
         rows: dict[tuple[str, str], list[int]] = {}

@@ -14,6 +14,7 @@ from pytrace.report.page_texts import clean, finite, percent, points
 KIND_NAMES = {
     "faithful": "Faithful",
     "unfaithful": "Unfaithful",
+    "undecided": "Undecided",
     "abstained": "Abstained",
     "unstructured": "Unstructured",
 }

@@ -143,6 +143,11 @@ def _lead(certificates: Sequence[Certificate], summary: CertificationScores, bas
     ]
     if known:
         words.append(f"The answer is right in {sum(known):,} of the {len(known):,} with gold answers.")
+    open_responses = sum(one.kind == "undecided" for one in certificates)
+    if open_responses:
+        words.append(
+            f"The graph cannot decide {open_responses:,} of them, which count for answers but not for reasoning and gap."
+        )
     if _undecided(summary) is not None:
         words.append(f"The graph cannot decide {percent(_undecided(summary))} of the steps.")
     return " ".join(words)
@@ -193,7 +198,7 @@ def _gap_words(gap: float | None) -> str:
 def _left_out(count: int) -> str:
     if count <= 0:
         return "All responses are counted."
-    return f"Without {count:,} that abstain, have no structure, or have no gold answer to compare with."
+    return f"Without {count:,} that are undecided, abstain, have no structure, or have no gold answer to compare with."
 
 
 def _options(names: Mapping[str, str], values: Sequence[str | None]) -> str:

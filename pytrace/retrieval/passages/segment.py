@@ -24,6 +24,7 @@ from pytrace.retrieval.passages.names import passage_names
 from pytrace.retrieval.passages.ragged import narrow, starts_of
 from pytrace.retrieval.word_postings import BLOCK_ROWS, WordBlocks, build_words, merge_words
 from pytrace.storage.array_file import ArrayPieces, write_arrays
+from pytrace.storage.mapped_arrays import int8_rows
 from pytrace.storage.text import dump_json
 
 MOST_PASSAGES = BLOCK_ROWS
@@ -101,9 +102,8 @@ def quantised(vectors: Vectors, kind: VectorType) -> dict[str, NDArray[Any]]:
     """Return vectors as they are kept; those of int8 have a scale each, by which a row's largest value becomes 127."""
     if kind != "int8":
         return {"vectors": vectors.astype(kind)}
-    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
-    scales[scales == 0] = 1
-    return {"vectors": np.rint(vectors / scales[:, None]).astype(np.int8), "scales": scales.astype(np.float32)}
+    rows, scales = int8_rows(vectors)
+    return {"vectors": rows, "scales": scales}
 
 
 def write_segment(

@@ -5,6 +5,7 @@ import { element, placeLine } from "./elements.js";
 const KINDS = {
   faithful: ["good", "Faithful", "every step stands in the graph and leads on to the answer"],
   unfaithful: ["bad", "Unfaithful", ""],
+  undecided: ["open", "Undecided", "the graph says nothing about a step, and nothing against the others"],
   abstained: ["open", "Abstained", "no answer was given"],
   unstructured: ["open", "Unstructured", "the response has no steps to check"],
 };
@@ -33,9 +34,26 @@ export function certificateSection(certificate) {
   );
 }
 
-/** Return a line that says of what kind each certificate is, and leads there. */
-export function verdicts(certificates) {
-  if (!certificates.length) return null;
+const CLAIMS = {
+  supported: ["good", "✓ Supported"],
+  contradicted: ["bad", "✕ Contradicted"],
+  "not there": ["open", "? Not there"],
+};
+const WORST = ["contradicted", "not there", "supported"];
+
+/** Return what the passages say of each claim of an answer as a section. */
+export function claimsSection(claims) {
+  return element(
+    "section",
+    { class: "card certificate", id: "claims" },
+    element("h2", {}, "What the answer says, beside the passages"),
+    element("ol", { class: "certified" }, claims.map(checked)),
+  );
+}
+
+/** Return a line that says of what kind each certificate is, and what the claims come to, and leads there. */
+export function verdicts(certificates, claims) {
+  if (!certificates.length && !claims.length) return null;
   const line = certificates.map((certificate) => {
     const [colour, kind] = KINDS[certificate.kind];
     return element(
@@ -45,6 +63,10 @@ export function verdicts(certificates) {
       element("span", {}, certificate.id || "certificate"),
     );
   });
+  if (claims.length) {
+    const worst = WORST.find((label) => claims.some((claim) => claim.label === label));
+    line.push(element("a", { href: "#claims" }, badge(...CLAIMS[worst]), element("span", {}, "passages")));
+  }
   return element("p", { class: "verdicts" }, line);
 }
 
@@ -56,6 +78,19 @@ function sentence(text) {
 
 function badge(colour, text) {
   return element("span", { class: `badge ${colour}` }, text);
+}
+
+function checked(claim) {
+  const [colour, text] = CLAIMS[claim.label];
+  const [nearest] = claim.evidence;
+  return element(
+    "li",
+    { class: colour },
+    element("p", {}, badge(colour, text), " ", element("span", { class: "said" }, claim.text)),
+    element("p", { class: "reason" }, sentence(claim.reason)),
+    nearest ? element("p", { class: "triple" }, nearest.text) : null,
+    placeLine(nearest?.source ?? ""),
+  );
 }
 
 function step(certified) {

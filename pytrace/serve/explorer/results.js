@@ -1,6 +1,6 @@
 // What was found for one question: stages, answer, certificate, chains, evidence and passages, each put in when it arrives.
 
-import { certificateSection, verdicts } from "./certificates.js";
+import { certificateSection, claimsSection, verdicts } from "./certificates.js";
 import { arrowKeys, byId, count, duration, element, placeLine, spelled } from "./elements.js";
 import { evidenceSection, notes } from "./evidence.js";
 import { GraphView } from "./graph_view.js";
@@ -197,12 +197,14 @@ export class ResultView {
         { class: "answer", "aria-label": "Answer" },
         element("p", { class: "answer-text" }, answer.answer || "The evidence gave no answer."),
         element("p", { class: "place" }, facts.filter(Boolean).join(" · ")),
-        verdicts(answer.certificates),
+        verdicts(answer.certificates, answer.claims ?? []),
         notes(answer.notes),
         costs(answer),
       ),
     );
-    this.slots.certificates.replaceChildren(...answer.certificates.map(certificateSection));
+    // Answers of a history may be from before there were claims.
+    const claims = answer.claims?.length ? [claimsSection(answer.claims)] : [];
+    this.slots.certificates.replaceChildren(...answer.certificates.map(certificateSection), ...claims);
   }
 }
 

@@ -6,7 +6,9 @@ edited them. Lossless.
 
 TSV: ``head<TAB>relation<TAB>tail``, one triple a line, no header. A tab, line feed, carriage return and backslash within
 a name are written ``\t``, ``\n``, ``\r`` and ``\\``, a lone surrogate (and a byte order mark that begins the file)
-``\uXXXX``.
+``\uXXXX``. A file with any other backslash was not written so, and all of its backslashes are characters.
+
+All are read through gzip or bzip2 if the name ends in ``.gz`` or ``.bz2``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import BinaryIO, Literal, TypeVar
 import msgspec
 
 from pytrace.documents.read_report import ReadReport, skipping
-from pytrace.documents.text_files import lines_of
+from pytrace.documents.text_files import MOST_BYTES, lines_of, open_unpacked, suffix_of
 from pytrace.errors import DataError, InputError
 from pytrace.records import Document, Origin, Unit
 from pytrace.storage.foreign_json import decode_json
@@ -72,6 +74,10 @@ def export_format(target: Path | BinaryIO, name: str | None) -> str:
     """Return the format of an export: the one named, else that of the file's suffix."""
     if name is None and not isinstance(target, Path):
         raise InputError(f"a stream has no suffix to tell the format by; name one of {', '.join(FORMATS)}")
+    if isinstance(target, Path) and target.suffix.lower() in (".gz", ".bz2"):
+        raise InputError(
+            f"{target} would not be compressed; leave out {target.suffix}, and compress the file when it is written"
+        )
     return graph_format(target if isinstance(target, Path) else Path(), name)
 
 
@@ -89,9 +95,9 @@ def read_graph(writer: Writer, path: Path, kind: str, report: ReadReport | None 
 
 def graph_format(path: Path, name: str | None) -> str:
     """Return the format of a file: the one named, else that of its suffix."""
-    if name is None and path.suffix.lower() not in SUFFIXES:
+    if name is None and suffix_of(path) not in SUFFIXES:
         raise InputError(f"the suffix of {path} tells no format; name one of {', '.join(FORMATS)} (--format)")
-    kind = SUFFIXES[path.suffix.lower()] if name is None else name
+    kind = SUFFIXES[suffix_of(path)] if name is None else name
     if kind not in FORMATS:
         raise InputError(f"{kind!r} is no format of knowledge graphs; name one of {', '.join(FORMATS)}")
     return kind
@@ -110,7 +116,7 @@ def input_errors(path: Path) -> Iterator[None]:
 
 def read_lines(path: Path, report: ReadReport | None = None) -> Iterator[tuple[int, str]]:
     """Iterate over (line number, line without its end) of a UTF-8 file, empty lines left out."""
-    with path.open("rb") as stream:
+    with open_unpacked(path) as stream:
         for number, line in lines_of(stream, path):
             with skipping(path, report):
                 try:
@@ -177,7 +183,9 @@ def read_triples(path: Path) -> list[Unit]:
 _ESCAPES = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"}
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 _TO_ESCAPE = re.compile("[\t\n\r\\\\\ud800-\udfff]")
-_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.?))", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|([tnr\\]))")
+_ANY_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|[tnr\\]|(?P<other>))")
+_CHUNK = 1 << 20
 
 
 def _escape(text: str) -> str:
@@ -206,6 +214,7 @@ def write_tsv(stream: BinaryIO, triples: Iterable[Unit]) -> None:
 
 def read_tsv(path: Path, report: ReadReport | None = None) -> Iterator[tuple[int, Unit]]:
     """Iterate over (line number, triple) of a TSV file."""
+    escaped = _is_escaped(path)
     for number, text in read_lines(path, report):
         with skipping(path, report):
             columns = text.split("\t")
@@ -215,10 +224,17 @@ def read_tsv(path: Path, report: ReadReport | None = None) -> Iterator[tuple[int
                     path=path,
                     line=number,
                 )
-            try:
-                head, relation, tail = map(_unescape, columns)
-            except KeyError as error:
-                raise DataError(
-                    f"unknown escape \\{error.args[0]}; write a backslash as \\\\", path=path, line=number
-                ) from error
-            yield number, unit_of(head, relation, tail)
+            yield number, unit_of(*(map(_unescape, columns) if escaped else columns))
+
+
+def _is_escaped(path: Path) -> bool:
+    """Say whether every backslash of a TSV file begins an escape, as where `write_tsv` wrote it."""
+    if not path.is_file():
+        return True  # what can be read but once
+    with open_unpacked(path) as stream:
+        while chunk := stream.read(_CHUNK):
+            # No escape is cut by the end of a line.
+            chunk += stream.readline(MOST_BYTES)
+            if b"\\" in chunk and any(found["other"] is not None for found in _ANY_ESCAPE.finditer(chunk)):
+                return False
+    return True

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any, BinaryIO, cast
 import pyoxigraph as ox
 
 from pytrace.documents.read_report import ReadReport
-from pytrace.documents.text_files import lines_of
+from pytrace.documents.text_files import lines_of, open_unpacked
 from pytrace.errors import DataError
 
 RDF_FORMATS = {"ntriples": ox.RdfFormat.N_TRIPLES, "turtle": ox.RdfFormat.TURTLE}
@@ -43,9 +41,9 @@ _WITHIN = {
 @contextmanager
 def open_rdf(path: Path) -> Iterator[BinaryIO]:
     """Open an N-Triples or Turtle file, of which reading raises `DataError` where triples stand over 100 deep within each other."""
-    with path.open("rb") as stream:
+    with open_unpacked(path) as stream:
         # A device is read once alone: it may have no end.
-        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and not _may_nest(stream):
+        if path.is_file() and not _may_nest(stream):
             yield stream
         else:
             yield io.BufferedReader(cast(Any, _Checked(stream, path)), _CHUNK)
@@ -61,7 +59,7 @@ def parse_rdf(path: Path, kind: str, report: ReadReport | None = None) -> Iterat
                 raise unreadable(error, path) from error
         return
     # Line by line: behind a string without an end the parser would pass over good lines until the next quotation mark.
-    with path.open("rb") as stream:
+    with open_unpacked(path) as stream:
         for number, line in lines_of(stream, path):
             with report.skipping(path):
                 try:

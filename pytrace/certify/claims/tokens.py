@@ -1,0 +1,149 @@
+"""Words as claims are compared by: names, numbers by their values, months, negations, and the words that carry content."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Literal, NamedTuple
+
+import msgspec
+
+TokenKind = Literal["word", "name", "number", "month", "negation", "function"]
+
+_TOKEN = re.compile(
+    r"\d(?:[\d,.]*\d)?(?:st|[nr]d|th|s)?(?![^\W_])|[^\W\d_]+(?:[.&][^\W\d_]+|['’](?!s\b|t\b)[^\W\d_]+)*|\d[\d,.]*\d|[^\W_]+"
+)
+_ENDING = re.compile(r"(?<=\d)(?:st|[nr]d|th|s)$")
+_CONTRACTED = re.compile(r"(?<=[a-z])n['’]t\b", re.IGNORECASE)
+# Of a longer sentence the first words are read.
+_LONGEST = 1_000
+# A word behind one of these begins a sentence: its capital says nothing.
+_STOPS = frozenset(".!?:\n")
+
+
+class WordLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lists of ``words.json``: English; of texts in other languages, what has no list counts as a word."""
+
+    stop: str
+    negations: str
+    refusals: str
+    exclusives: str
+    symmetric: str
+    months: str
+    units: str
+    tens: str
+    scales: dict[str, int]
+    opposites: str
+
+
+_LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=WordLists)
+_FUNCTION = frozenset(_LISTS.stop.split())
+_NEGATIONS = frozenset(_LISTS.negations.split())
+_MONTHS = frozenset(_LISTS.months.split())
+NUMBERS: dict[str, float] = {
+    **{word: float(number) for number, word in enumerate(_LISTS.units.split())},
+    **{word: 10.0 * number for number, word in enumerate(_LISTS.tens.split(), 2)},
+}
+_TENS = frozenset(_LISTS.tens.split())
+REFUSALS = frozenset(_LISTS.refusals.split())
+EXCLUSIVES = frozenset(_LISTS.exclusives.split())
+SYMMETRIC = frozenset(_LISTS.symmetric.split())
+# The kinds that a word has whatever its capital and its place; most words of a text are such.
+_LISTED: dict[str, TokenKind] = {
+    **dict.fromkeys(_FUNCTION, "function"),
+    **dict.fromkeys((*_NEGATIONS, "t"), "negation"),
+}
+for _other in (*NUMBERS, *_LISTS.scales, *_MONTHS):
+    _LISTED.pop(_other, None)
+OPPOSITES: dict[str, frozenset[str]] = {}
+for _pair in _LISTS.opposites.split(";"):
+    _first, _second = _pair.split()
+    OPPOSITES[_first] = OPPOSITES.get(_first, frozenset()) | {_second}
+    OPPOSITES[_second] = OPPOSITES.get(_second, frozenset()) | {_first}
+
+
+WEIGHTS = {"number": 2.0, "month": 1.5, "name": 1.5, "word": 1.0}
+"""What a word of each kind that carries content counts."""
+
+
+class Token(NamedTuple):
+    """A word of a text: its lower-case form, its kind, the value of a number, and its place ``text[start:end]``."""
+
+    form: str
+    kind: TokenKind
+    value: float | None
+    start: int
+    end: int
+
+    @property
+    def is_content(self) -> bool:
+        """Whether a text must have it to say what a claim says."""
+        return self.kind not in ("function", "negation")
+
+
+def tokens(text: str) -> list[Token]:
+    """Read the words of a text, at most a thousand."""
+    # "isn't" is read as "is" and "t": of the same length, so that places hold.
+    text = _CONTRACTED.sub(lambda found: " " + found[0][1:], text)
+    read: list[Token] = []
+    opens, opened = True, False
+    last = 0
+    for found in _TOKEN.finditer(text):
+        if len(read) == _LONGEST:
+            break
+        start, end = found.span()
+        written = found[0]
+        form = written.lower().rstrip(".")
+        between = text[last:start]
+        if between != " " and not _STOPS.isdisjoint(between):
+            opens = True
+        kind = _LISTED.get(form)
+        value = None if kind else _value(form, read, between)
+        if value is not None and read and (form in _LISTS.scales or _completes(read[-1], form, between)):
+            # "six million" is one number, and so is "seventy-one".
+            before = read.pop()
+            token = before._replace(form=f"{before.form} {form}", value=value, end=end)
+        else:
+            token = Token(form, kind or _kind(form, written, value, opens=opens), value, start, end)
+        read.append(token)
+        if token.kind == "name" and opened and between == " " and len(read) > 1:
+            # "Ada Foah" at the beginning is a name of two words.
+            read[-2] = read[-2]._replace(kind="name")
+        opened = opens and token.kind == "word" and text[start].isupper()
+        opens = False
+        last = end
+    return read
+
+
+def _value(form: str, before: list[Token], between: str) -> float | None:
+    if form[0].isdigit():
+        try:
+            return float(_ENDING.sub("", form).replace(",", ""))
+        except ValueError:
+            return None
+    if form in _LISTS.scales:
+        if before and before[-1].value is not None and between in (" ", "-"):
+            return before[-1].value * _LISTS.scales[form]
+        return None
+    value = NUMBERS.get(form)
+    if value is not None and before and _completes(before[-1], form, between):
+        return (before[-1].value or 0) + value
+    return value
+
+
+def _completes(before: Token, form: str, between: str) -> bool:
+    """Say whether a word is the last part of a number: "one" behind "seventy"."""
+    return before.form in _TENS and 1 <= NUMBERS.get(form, 0) <= 9 and between in (" ", "-", "‑")
+
+
+def _kind(form: str, written: str, value: float | None, *, opens: bool) -> TokenKind:
+    if value is not None:
+        return "number"
+    if form in _NEGATIONS or form == "t":
+        return "negation"
+    capital = written[0].isupper()
+    if capital and form in _MONTHS:
+        return "month"
+    if form in _FUNCTION:
+        return "function"
+    return "name" if capital and not opens else "word"

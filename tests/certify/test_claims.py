@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytrace.certify.claims import CheckedClaim, ClaimChecker
+from pytrace.certify.claims.features import FEATURES, compare
+from pytrace.certify.claims.rows import read_response_rows
+from pytrace.certify.claims.splitting import claim_places
+from pytrace.certify.claims.text_tokens import TextTokens
+from pytrace.certify.claims.tokens import tokens
+from pytrace.certify.claims.weights import ClaimWeights, Logistic
+from pytrace.errors import InputError
+from pytrace.records import Document, Origin
+
+DAM = Document(
+    "dam",
+    "Akosombo Dam",
+    (
+        "The Akosombo Dam was built by Impregilo between 1961 and 1965.",
+        "Kwame Nkrumah opened the dam in January 1966 in front of two thousand guests.",
+        "Its lake, Lake Volta, is not the deepest lake of Ghana.",
+        "Edward Foster's film about the dam won no prize.",
+    ),
+    "dam.txt",
+)
+GEESE = Document("geese", "Geese", ("Geese fly south in October.",), "geese.txt")
+
+
+def check(claim: str) -> CheckedClaim:
+    (checked,) = ClaimChecker().check_claims([claim], [GEESE, DAM])
+    return checked
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The Akosombo Dam was built by Impregilo.",
+        "Impregilo built the Akosombo Dam.",
+        "The dam was built between 1961 and 1965.",
+        "Kwame Nkrumah opened the dam in front of 2,000 guests.",
+        "The dam was opened by Kwame Nkrumah in January 1966.",
+        "Lake Volta isn't the deepest lake of Ghana.",
+        "Geese fly south in October.",
+    ],
+)
+def test_what_the_documents_say_in_like_words_is_supported(claim):
+    checked = check(claim)
+    assert checked.label == "supported", checked
+    assert checked.supported >= 0.5
+    assert checked.supported + checked.contradicted <= 1
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Impregilo was built by the Akosombo Dam.",
+        "The Akosombo Dam was not built by Impregilo.",
+        "The Akosombo Dam wasn't built by Impregilo between 1961 and 1965.",
+        "The Akosombo Dam was built by Impregilo between 1961 and 1985.",
+        "Kwame Nkrumah opened the dam in January 1976 in front of two thousand guests.",
+        "Kwame Nkrumah opened the dam in March 1966.",
+        "Kwame Nkrumah opened the dam in front of six thousand guests.",
+        "Lake Volta is the deepest lake of Ghana.",
+        "Edward Foster opened the dam in January 1966 in front of two thousand guests.",
+    ],
+)
+def test_a_swap_a_negation_another_number_month_or_name_is_not_supported(claim):
+    assert check(claim).label != "supported", check(claim)
+
+
+def test_what_stands_nowhere_is_not_there_and_has_its_words_marked():
+    checked = check("The Akosombo Dam was painted blue by Dutch sailors.")
+    assert checked.label == "not there"
+    assert [checked.text[start:end] for start, end in checked.missing] == ["painted", "blue", "Dutch", "sailors"]
+    assert "painted, blue, Dutch, sailors" in checked.reason
+    nothing = check("Penguins swim.")
+    assert (nothing.label, nothing.supported, nothing.contradicted, nothing.evidence) == ("not there", 0.0, 0.0, ())
+
+
+def test_evidence_says_where_it_stands():
+    origin = Origin("dam", DAM.title, start=10, end=250, sentences=(10, 80, 160, 210), pages=(3, 3, 4, 4))
+    placed = Document("dam", DAM.title, DAM.sentences, "dam.pdf", origin)
+    (checked,) = ClaimChecker().check_claims(["Lake Volta is not the deepest lake of Ghana."], [placed])
+    best = checked.evidence[0]
+    assert (best.document, best.title, best.sentence, best.text) == ("dam", DAM.title, 2, DAM.sentences[2])
+    assert best.source == placed.citation(2)
+    assert "p. 4" in best.source
+
+
+def test_claims_are_what_a_response_states_and_not_its_thinking_or_marks():
+    response = (
+        "<think>Geese swim?</think>### Geese\n- **Where:** geese *fly* south in `October` [1]\n\n| Bird | Fact |\n|---|---|\n"
+        "| 1 | Geese fly south in October. |\n"
+    )
+    checked = ClaimChecker().check(response, [GEESE])
+    assert [claim.label for claim in checked.claims][-1] == "supported"
+    assert not any("swim" in claim.text or "Bird" in claim.text for claim in checked.claims)
+    for claim in checked.claims:
+        assert response[claim.start : claim.end] == claim.text
+    assert ClaimChecker().check('{"steps": ["Geese fly south in October."]}', [GEESE]).claims
+    answered = '{"steps": ["Geese fly south in October."], "answer": "south"}'
+    assert [claim.text for claim in ClaimChecker().check(answered, [GEESE]).claims] == [
+        "Geese fly south in October.",
+        "south",
+    ]
+
+
+def test_steps_of_a_row_are_claimed_before_its_answer(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {"steps": ["1. Geese fly.", "They rest."], "answer": "South"},
+        {"steps": ["Geese fly."], "response": "They fly south."},
+        {"rationale": "Geese fly. They rest.", "prediction": "South"},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    texts = [row.text for row in read_response_rows(path)]
+    assert texts == ["Geese fly.\n\nThey rest.\n\nSouth", "They fly south.", "Geese fly.\n\nThey rest.\n\nSouth"]
+
+
+def test_a_claim_may_rest_on_several_sentences():
+    checked = check("The dam that Impregilo built was opened by Kwame Nkrumah in January 1966.")
+    assert {one.sentence for one in checked.evidence} >= {0, 1}
+    assert checked.label == "supported"
+
+
+def test_claims_of_a_response_stand_where_it_has_them_and_its_score_is_their_share():
+    response = (
+        "Here is what I found:\n\n1. The Akosombo Dam was built by **Impregilo**, and it was painted blue by Dutch sailors.\n"
+        "2. Geese   fly\nsouth in October."
+    )
+    checked = ClaimChecker().check(response, [DAM, GEESE])
+    for claim in checked.claims:
+        assert response[claim.start : claim.end] == claim.text
+    labels = {claim.text.split(",")[0]: claim.label for claim in checked.claims}
+    assert labels["The Akosombo Dam was built by **Impregilo**"] == "supported"
+    assert labels["and it was painted blue by Dutch sailors."] == "not there"
+    assert labels["Geese   fly\nsouth in October."] == "supported"
+    assert checked.score == sum(claim.label == "supported" for claim in checked.claims) / len(checked.claims)
+
+
+def test_a_pronoun_that_begins_a_claim_is_read_as_the_subject_before_it():
+    film = Document("film", "The Dam", ("It was made in 1975.",))
+    checked = ClaimChecker().check(
+        "Lake Volta is not deep. It was made in 1975, and it was shown in Accra and Kumasi.", [film, GEESE]
+    )
+    assert [claim.subject for claim in checked.claims] == ["", "Lake Volta", "Lake Volta"]
+    assert checked.claims[2].label == "not there"
+    assert checked.claims[1].label == "not there"
+    alone = ClaimChecker().check("It was made in 1975.", [film])
+    assert [(claim.subject, claim.label) for claim in alone.claims] == [("", "supported")]
+    for claim in checked.claims[1:]:
+        assert "Volta" not in [claim.text[start:end] for start, end in claim.missing]
+
+
+@pytest.mark.parametrize("response", ["", "   ", "...", "It was so.", "1. \n2. "])
+def test_a_response_that_claims_nothing_has_no_claims_and_no_score(response):
+    checked = ClaimChecker().check(response, [DAM])
+    assert (checked.claims, checked.score) == ((), 0.0)
+
+
+def test_without_documents_nothing_is_there():
+    assert [claim.label for claim in ClaimChecker().check("Geese fly south.", []).claims] == ["not there"]
+    assert ClaimChecker().check_claims([], [DAM]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("6 million people", [("6 million", 6e6), ("people", None)]),
+        ("two thousand", [("two thousand", 2000.0)]),
+        ("1,250.5 on the 3rd", [("1,250.5", 1250.5), ("on", None), ("the", None), ("3rd", 3.0)]),
+        ("the 1960s", [("the", None), ("1960s", 1960.0)]),
+        ("Paris's U.S. office", [("paris", None), ("s", None), ("u.s", None), ("office", None)]),
+        ("1.2.3", [("1.2.3", None)]),
+    ],
+)
+def test_numbers_are_read_by_their_values(text, expected):
+    assert [(token.form, token.value) for token in tokens(text)] == expected
+
+
+def test_kinds_of_words():
+    text = "Ada Foah isn't in May 1783, said Kofi. The Volta cannot."
+    kinds = {text[token.start : token.end]: token.kind for token in tokens(text)}
+    assert kinds["Foah"] == kinds["Kofi"] == kinds["Volta"] == "name"
+    assert kinds["May"] == "month"
+    assert kinds["1783"] == "number"
+    assert kinds["in"] == kinds["The"] == kinds["is"] == "function"
+    assert kinds["t"] == kinds["cannot"] == "negation"
+
+
+def test_a_swap_is_seen_and_a_passive_is_none():
+    def swapped(claim: str, evidence: str) -> float:
+        return float(compare(tokens(claim), [tokens(evidence)]).features[FEATURES.index("swapped")])
+
+    assert swapped("Brutus killed Caesar in Rome.", "Caesar killed Brutus in Rome.") == 1
+    assert swapped("Caesar was killed by Brutus.", "Brutus killed Caesar.") == 0
+    assert swapped("Brutus killed Caesar.", "Brutus killed Caesar.") == 0
+    assert swapped("The father of Ada is George.", "The father of George is Ada.") == 1
+    assert swapped("Brutus and Caesar came to Rome.", "Caesar and Brutus came to Rome.") == 0
+    assert swapped("Caesar married Calpurnia.", "Calpurnia married Caesar.") == 0
+
+
+def test_order_of_documents_and_of_other_claims_changes_nothing():
+    claims = ["Impregilo built the Akosombo Dam.", "Geese fly south in May.", "Penguins swim."]
+    together = ClaimChecker().check_claims(claims, [DAM, GEESE])
+    apart = [ClaimChecker().check_claims([claim], [GEESE, DAM])[0] for claim in claims]
+    assert [(one.label, one.supported) for one in together] == [(one.label, one.supported) for one in apart]
+
+
+def test_long_and_odd_texts_end():
+    word = "Volta " * 50_000
+    long = Document("long", word[:500], (word, "a" * 100_000, "ܐ" * 1000, "\ud800 lone", "5" * 400))
+    for claim in (word, "b" * 100_000, "\ud800 lone", "5" * 400, "9" * 400 + " million", "Ⅷ ½ ٣"):
+        assert ClaimChecker().check_claims([claim], [long])[0].label in ("supported", "contradicted", "not there")
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=80), max_size=4))
+def test_any_text_is_read(claim, sentences):
+    document = Document("1", "", tuple(sentences))
+    checked = ClaimChecker().check(claim, [document])
+    assert 0 <= checked.score <= 1
+    for one in checked.claims:
+        assert claim[one.start : one.end] == one.text
+        assert 0 <= one.supported + one.contradicted <= 1 + 1e-9
+    for token in tokens(claim):
+        assert 0 <= token.start < token.end <= len(claim)
+    places = claim_places(claim)
+    assert all(first[1] <= second[0] for first, second in itertools.pairwise(places))
+
+
+def test_sentences_are_chosen_by_what_they_have_of_a_claim():
+    text = TextTokens(["A ship sank.", "Kofi Annan was born in Kumasi.", "Kumasi is a city."], ["", "", ""])
+    assert text.choose(tokens("Kofi Annan was born in the city of Kumasi.")) == [1, 2]
+    assert text.choose(tokens("Nothing like it.")) == []
+
+
+def test_the_title_counts_as_said_by_its_sentences():
+    under = Document("1", "Kofi Annan", ("He was born in Kumasi.",))
+    (checked,) = ClaimChecker().check_claims(["Kofi Annan was born in Kumasi."], [under])
+    assert checked.label == "supported"
+
+
+def test_weights_of_other_features_are_refused():
+    shipped = ClaimWeights.shipped()
+    assert set(shipped.supported.features) == set(FEATURES)
+    with pytest.raises(InputError, match="coverage"):
+        Logistic({name: 0.0 for name in FEATURES if name != "coverage"}, 0.0)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Great question!",
+        "I hope this helps!",
+        "The documents do not say who built it.",
+        "There is no information about its captain.",
+        "I'm not sure which yard built her.",
+        "I don’t know.",
+        "**Weight:** not stated in the documents.",
+        "Unknown",
+    ],
+)
+def test_what_greets_or_does_not_know_claims_nothing(response):
+    assert claim_places(response) == []
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "It is not in Ghana",
+        "It is not in Ghana, but in Togo",
+        "It does not contain salt",
+        "There is no road to the lake",
+        "It never held a record",
+        "They do not name their ships.",
+        "Nobody has no answer to the flood of 1965.",
+    ],
+)
+def test_what_denies_something_is_a_claim(response):
+    places = claim_places(response)
+    assert places[0][0] == 0
+    assert response[slice(*places[0])].rstrip(",") in response
+
+
+def test_lead_ins_are_no_part_of_a_claim_and_rows_and_items_are_claims_of_their_own():
+    response = "According to the documents, Lake Volta lies in Ghana.\n- Akosombo: 1965\n- Kpong: 1982\n\n| Dam | Year |\n|---|---|\n| Pra | 2013 |"
+    claims = [response[slice(*place)] for place in claim_places(response)]
+    assert claims[:3] == ["Lake Volta lies in Ghana.", "Akosombo: 1965", "Kpong: 1982"]
+    assert "Pra" in claims[-1]
+    assert "2013" in claims[-1]
+    assert len(claims) == 4
+    kept = "From records of 1860, the lake was dry."
+    assert [kept[slice(*place)] for place in claim_places(kept)] == [kept]
+
+
+GULL = Document(
+    "g", "Sorrel Gull", ("She took the place of the Marigold Tern in 1978.", "She is larger than the Tern.")
+)
+BELL = Document("b", "Lady Addle", ("Her bell went to the school of Nethercove, and her wheel to the inn.",))
+
+
+def labelled(claim: str, *documents: Document) -> str:
+    return ClaimChecker().check_claims([claim], documents)[0].label
+
+
+def test_roles_are_read_where_a_pronoun_stands_for_the_title():
+    assert labelled("The Sorrel Gull took the place of the Marigold Tern in 1978.", GULL) == "supported"
+    assert labelled("The Marigold Tern took the place of the Sorrel Gull in 1978.", GULL) == "contradicted"
+
+
+def test_words_that_have_changed_places_are_seen():
+    assert labelled("Her bell went to the school of Nethercove, and her wheel to the inn.", BELL) == "supported"
+    assert labelled("Her wheel went to the school of Nethercove, and her bell to the inn.", BELL) != "supported"
+
+
+def test_numbers_of_two_words_are_one_number():
+    river = Document("r", "River Addle", ("It reaches the sea after seventy-one kilometres.",))
+    assert labelled("The River Addle reaches the sea after 71 kilometres.", river) == "supported"
+    assert labelled("The River Addle reaches the sea after 17 kilometres.", river) != "supported"
+
+
+def test_a_sentence_of_a_document_that_is_not_named_excuses_nothing():
+    foundry = Document("f", "Orrin Bell Foundry", ("It was founded by Matthias Garrow, who had been a cook.",))
+    slate = Document("s", "Slate Company", ("It was founded by the mason Lucas Fenn.",))
+    (claim,) = ClaimChecker().check_claims(
+        ["The Orrin Bell Foundry was founded by Lucas Fenn, a cook."], [foundry, slate]
+    )
+    assert {sentence.document for sentence in claim.evidence} == {"f"}
+    assert claim.label != "supported"
