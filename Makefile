@@ -13,7 +13,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadfile
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py alignment.py set_cover.py beam.py walk.py names.py words.py word_lists.py pairs.py late_interaction.py bags.py parallel.py hostile_calls.py)
+KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py edit_distance.py alignment.py set_cover.py beam.py walk.py names.py words.py word_lists.py pairs.py late_interaction.py bags.py parallel.py hostile_calls.py)
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)
@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -56,6 +56,21 @@ fuzz-readers: $(VENV)/.ready-test
 attack: $(VENV)/.ready-test
 	@$(BIN)/pytrace models pull tiny
 	$(BIN)/python -m tests.attack $(ATTACK)
+
+# The metrics in DeepEval and RAGAS, and what is exported for them: an environment of their own, since both want older packages than
+# the other tests have. pytest-asyncio comes with DeepEval, and warns of a setting that nothing here needs.
+EVALUATORS := build/evaluators
+
+evaluators-check: $(EVALUATORS)/.ready
+	DEEPEVAL_TELEMETRY_OPT_OUT=1 RAGAS_DO_NOT_TRACK=true $(EVALUATORS)/venv/bin/python -m pytest -p no:asyncio -p no:cacheprovider \
+	  -m 'not models' tests/integrations/test_evaluators.py tests/integrations/test_docs.py
+
+$(EVALUATORS)/.ready: $(CORE)
+	$(PYTHON) -m venv $(EVALUATORS)/venv
+	$(EVALUATORS)/venv/bin/pip install --quiet --upgrade 'pip>=25.1'
+	$(EVALUATORS)/venv/bin/pip install --quiet --editable '.[deepeval,ragas]' --group evaluators \
+	  --config-settings=build-dir=$(EVALUATORS)/core --config-settings=cmake.define.PYTRACE_CUDA=off
+	@touch $@
 
 # Python itself is not instrumented, so the sanitizers' libraries must be loaded before it. Leaks are not looked for:
 # what Python and NumPy keep until the process ends would be taken for them. A request for more than 1 GiB fails as it
@@ -182,8 +197,9 @@ $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 
+# Of packages with thousands of modules the tests import a few: those are compiled then.
 $(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/pip install --quiet --group test
+	$(BIN)/pip install --quiet --no-compile --group test
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-test
