@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.scripted_methods import WAIT
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "docs"
 
 
@@ -131,7 +133,7 @@ def served(
     try:
         url = _address(process, log)
         service = ServiceProcess(process, url, log)
-        end = time.monotonic() + 120
+        end = time.monotonic() + WAIT
         while wait_ready and service.request("GET", "/ready")[0] != 200:
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.05)
@@ -147,7 +149,7 @@ def served(
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    end = time.monotonic() + 120
+    end = time.monotonic() + WAIT
     while time.monotonic() < end:
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("pytrace: serving "):

@@ -27,6 +27,7 @@ from pytrace.cli import common
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.loading import load
 from pytrace.serve.settings import KEY_VARIABLE
+from tests.scripted_methods import WAIT
 from tests.serve.service_process import EXAMPLES, ServiceProcess, served
 
 pytestmark = pytest.mark.models
@@ -81,8 +82,8 @@ def error_of(asked: tuple[int, Any, dict[str, str]], status: int, told: str) -> 
     return asked[2]
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
+def wait_until(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -251,7 +252,7 @@ def test_a_client_that_leaves_frees_its_place(service: ServiceProcess) -> None:
             wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 1)
             time.sleep(0.3)
         assert line_of(service, request)["status"] == 499
-        wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 0, 10)
+        wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 0)
     assert service.post("/v1/ask", SHORT)["answer"]
 
 
@@ -260,7 +261,7 @@ def test_a_client_may_give_less_time(service: ServiceProcess) -> None:
     asked = service.request("POST", "/v1/ask", LONG, headers={"x-request-timeout": "0.5"})
     error_of(asked, 504, "took longer than it may")
     assert time.monotonic() - begun < 10
-    wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 0, 10)
+    wait_until(lambda: metric(service, 'pytrace_waiting{work="answers"}') == 0)
     assert metric(service, 'pytrace_requests_total{route="/v1/ask",status="504"}') == 1
     for wrong in ("soon", "-1", "nan", "0"):
         asked = service.request("POST", "/v1/search", {"question": "x"}, headers={"x-request-timeout": wrong})
@@ -418,7 +419,7 @@ def test_what_the_command_adds_is_served_within_seconds(service: ServiceProcess,
     )
     reloads = metric(service, "pytrace_index_reloads")
     assert common.run(cli.program, ["index", "add", str(index), "--docs", str(tmp_path), "--threads", "1"]) == 0
-    wait_until(lambda: service.get("/v1/documents?query=akosombo")["total"] == 1, 10)
+    wait_until(lambda: service.get("/v1/documents?query=akosombo")["total"] == 1)
     found = service.post("/v1/search", {"question": "Which town has a dam?", "passages": 1})
     assert found["passages"][0]["title"] == "akosombo"
     assert metric(service, "pytrace_index_reloads") == reloads + 1
@@ -470,7 +471,7 @@ def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) 
         assert 1 <= int(told["retry-after"]) <= 60
         assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["passages"]  # which needs no such place
     assert line_of(strict, "first")["status"] == 499
-    wait_until(lambda: strict.request("POST", "/v1/ask", SHORT, headers=key())[0] == 200, 30)
+    wait_until(lambda: strict.request("POST", "/v1/ask", SHORT, headers=key())[0] == 200)
 
 
 def test_each_key_has_its_own_rate(strict: ServiceProcess) -> None:

@@ -19,6 +19,7 @@ import pytest
 from pytrace.cli.commands import click_command
 from pytrace.cli.common import run
 from pytrace.cli.serve import Serve
+from tests.scripted_methods import WAIT
 from tests.serve.service_process import ServiceProcess, build_index, served
 
 QUESTION = "Who founded the company that owns the Marigold Tern?"
@@ -70,9 +71,9 @@ def replicas(service: ServiceProcess) -> list[int]:
     return sorted(pid for pid, line in descendants(service.process.pid).items() if line.startswith("ray::ServeReplica"))
 
 
-def until(true: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something is true, so long at most; say whether it is."""
-    end = time.monotonic() + seconds
+def until(true: Callable[[], bool]) -> bool:
+    """Wait until something is true, WAIT seconds at most; say whether it is."""
+    end = time.monotonic() + WAIT
     while not true():
         if time.monotonic() > end:
             return False
@@ -90,7 +91,7 @@ def by_replica(service: ServiceProcess, path: str, body: object, count: int = 2)
         answers[headers["x-replica"]] = answer
         return len(answers) == count
 
-    assert until(ask, 20)
+    assert until(ask)
     return answers
 
 
@@ -138,7 +139,7 @@ def test_who_leaves_does_not_keep_a_replica_busy(service: ServiceProcess) -> Non
     def lines() -> list[dict[str, Any]]:
         return [line for line in service.log() if line.get("request") == "leaving"]
 
-    assert until(lambda: bool(lines()), 10)
+    assert until(lambda: bool(lines()))
     assert [line["status"] for line in lines()] == [499]
 
 
@@ -171,11 +172,11 @@ def test_a_killed_replica_loses_what_it_had_and_is_replaced(
     for client in clients:
         client.start()
     try:
-        assert until(lambda: len(sent) >= 60, 30)
+        assert until(lambda: len(sent) >= 60)
         before = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         killed = time.monotonic()
-        assert until(lambda: len([pid for pid in replicas(service) if pid != victim]) == 2, 60)
+        assert until(lambda: len([pid for pid in replicas(service) if pid != victim]) == 2)
         time.sleep(1.0)
     finally:
         enough.set()
@@ -205,7 +206,7 @@ def test_a_document_added_is_found_through_both(service: ServiceProcess) -> None
         answers = by_replica(service, "/v1/search", asked).values()
         return all(answer["passages"][0]["document"] == "quark" for answer in answers)
 
-    assert until(everywhere, 10)
+    assert until(everywhere)
     print("found through both after", round(time.monotonic() - added, 1), "s")
 
 
@@ -220,7 +221,7 @@ def test_the_end_waits_for_what_is_under_way_and_leaves_nothing(service: Service
     assert service.stop(timeout=150) == 0
     asking.join()
     assert answers == [200]
-    assert until(lambda: not started.keys() & {pid for pid, (_, line) in parents().items() if line}, 10)
+    assert until(lambda: not started.keys() & {pid for pid, (_, line) in parents().items() if line})
 
 
 @pytest.mark.parametrize(
