@@ -132,7 +132,9 @@ class Reasoner:
     def prompt_hash(self, prompting: Prompting) -> str:
         """Return what the instruction and demonstrations are, as 16 hexadecimal digits: stored responses depend on them."""
         prompt = self._prompt("", ["a fact"] if self.settings.facts else (), prompting)
-        return hashlib.sha256(repr(prompt).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return hashlib.sha256(repr(msgspec.structs.astuple(prompt)[:-1]).encode("utf-8", "surrogatepass")).hexdigest()[
+            :16
+        ]
 
     def _prompt(self, question: str, facts: Sequence[str], prompting: Prompting) -> Prompt:
         planned = prompting == "cot-plan"
@@ -143,7 +145,7 @@ class Reasoner:
         instruction = PLANNED if planned else INSTRUCTION
         if facts:
             instruction = instruction.replace(_FROM_MEMORY, _FROM_FACTS)
-        return Prompt(instruction, shown, _asked(question, facts))
+        return Prompt(instruction, shown, _asked(question, facts), lasting=True)
 
     def _other_facts(self, place: int) -> list[str]:
         """Return the facts that a demonstration is shown with: another one's steps, then its own backwards."""

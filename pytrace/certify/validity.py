@@ -128,7 +128,7 @@ class PathDiscriminator:
 
     def _prompt(self, question: str, answer: str, steps: Sequence[Triple]) -> Prompt:
         instruction = CHECK_INSTRUCTION if self._thinks else INSTRUCTION
-        return Prompt(instruction, self._shown, self._input(question, answer, steps))
+        return Prompt(instruction, self._shown, self._input(question, answer, steps), lasting=True)
 
     def _input(self, question: str, answer: str, steps: Sequence[Triple]) -> str:
         lines = [f"Question: {_line(question)}", f"Answer: {_line(answer)}", "Path:", *path_lines(steps)]

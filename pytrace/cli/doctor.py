@@ -20,6 +20,7 @@ from pytrace.cli.commands import Command, Result
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
 from pytrace.models.llama import extra_buffers as llama_buffers
+from pytrace.models.llama.prompt_cache import kept_files
 from pytrace.models.registry import rewritten
 
 # What NVIDIA's driver, or what hands its cards to a container, leaves for all to see.
@@ -89,6 +90,7 @@ class Report(msgspec.Struct, frozen=True):
     environment: list[str]
     home: str
     home_free: int | None
+    prompt_cache: int
     models: dict[str, str]
     providers: list[str]
     gpu_offload: bool | None
@@ -116,6 +118,7 @@ def _print(report: Report) -> None:
         *([] if report.configuration else [(configuration.NAME, "none is used")]),
         ("environment", ", ".join(report.environment) or "no PYTRACE_ variable is set"),
         ("PYTRACE_HOME", f"{report.home}, {common.human_size(report.home_free)} free"),
+        ("prompt cache", f"{common.human_size(report.prompt_cache)} of beginnings of prompts, evaluated"),
         *((f"model {name}", state) for name, state in report.models.items()),
         ("onnxruntime providers", ", ".join(report.providers) or "-"),
         ("llama.cpp GPU offload", "-" if report.gpu_offload is None else "yes" if report.gpu_offload else "no"),
@@ -161,6 +164,7 @@ def examine() -> Report:
         environment=sorted(name for name, value in os.environ.items() if name.startswith("PYTRACE_") and value),
         home=home,
         home_free=free,
+        prompt_cache=_prompt_cache(),
         models=models,
         providers=_providers(packages, add),
         gpu_offload=_gpu_offload(packages, add),
@@ -188,6 +192,13 @@ def _configuration(add: _Add) -> dict[str, list[str]]:
     except PytraceError as error:
         add(str(error), "correct or remove that")
     return said
+
+
+def _prompt_cache() -> int:
+    try:
+        return sum(size for _, size, _ in kept_files(registry.prompt_cache()))
+    except PytraceError:  # there is no home, as is told elsewhere
+        return 0
 
 
 def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:

@@ -162,6 +162,7 @@ class Engine:
             gpu_layers=self._layers_on_gpu,
             style=self.llm_style or prompt_style(settings_name(llm)),
             deterministic=self.deterministic,
+            prompt_cache=registry.prompt_cache(),
         )
         self._advise(llm, model.parameters)
         return model

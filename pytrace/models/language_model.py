@@ -28,7 +28,8 @@ class Prompt(msgspec.Struct, frozen=True):
     """A few-shot prompt in parts, so that a back end can apply its chat template and drop what does not fit.
 
     `demonstrations` are (input, output) pairs, least useful first: where a prompt is too long the first one goes first.
-    `answer_start` begins the model's own answer. Plain text puts `separator` between an input and its output.
+    `answer_start` begins the model's own answer. Plain text puts `separator` between an input and its output. `lasting` says
+    that instruction and demonstrations are the same whatever is asked, so that an engine may keep what it computed of them.
     """
 
     instruction: str
@@ -36,6 +37,7 @@ class Prompt(msgspec.Struct, frozen=True):
     input: str
     answer_start: str = ""
     separator: str = " "
+    lasting: bool = False
 
     def plain(self) -> str:
         """Return the prompt as one text without a chat template, ready for the answer."""

@@ -180,7 +180,8 @@ class CachedModel(BaseModel, Closing):
         return [[ContinuationScore(np.array(answers[key], dtype=np.float64)) for key in row] for row in keys]
 
     def _key(self, verb: str, prompt: Prompt | str, *parameters: Any) -> bytes:
-        given = prompt if isinstance(prompt, str) else msgspec.structs.astuple(prompt)
+        # All but the last field of a prompt, which is about costs.
+        given = prompt if isinstance(prompt, str) else msgspec.structs.astuple(prompt)[:-1]
         described = repr((self._model.fingerprint, self._model.context_tokens, verb, given, parameters))
         return hashlib.sha256(described.encode("utf-8", "surrogatepass")).digest()
 

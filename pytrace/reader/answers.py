@@ -86,7 +86,7 @@ class Reader:
     def _prompt(self, question: str, kind: str, entries: Sequence[str]) -> Prompt:
         rows = ReaderDemonstration.last(self._count, self._labelled_for(kind))
         shown = [(question_input(() if kind == "none" else row.context, row.question), row.answer) for row in rows]
-        return Prompt(_instruction(kind), tuple(shown), question_input(entries, question))
+        return Prompt(_instruction(kind), tuple(shown), question_input(entries, question), lasting=True)
 
     def _labelled_for(self, kind: str) -> list[ReaderDemonstration]:
         """Return the demonstrations that serve a kind of evidence, in their order."""

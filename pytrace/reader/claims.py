@@ -184,7 +184,8 @@ class ClaimJudge:
             (self._asked(row.claim, row.facts if facts else ()), f"{VERDICT} {self._verdict(row.label)}")
             for row in self._shown
         )
-        return Prompt(WITH_FACTS if facts else INSTRUCTION, pairs, self._asked(claim, facts), VERDICT, "\n")
+        instruction = WITH_FACTS if facts else INSTRUCTION
+        return Prompt(instruction, pairs, self._asked(claim, facts), VERDICT, "\n", lasting=True)
 
     def _asked(self, claim: str, facts: Sequence[str]) -> str:
         lines = ["Facts:", *(" ".join(fact.split()) for fact in facts)] if facts else []

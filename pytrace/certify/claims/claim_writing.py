@@ -70,7 +70,7 @@ class ClaimWriter:
         asked = [
             _asked(" ".join(sentence.split()), subject) for sentence, subject in zip(sentences, subjects, strict=True)
         ]
-        prompts = [Prompt(_INSTRUCTION, self._demonstrations, text, "Facts:\n-") for text in asked]
+        prompts = [Prompt(_INSTRUCTION, self._demonstrations, text, "Facts:\n-", lasting=True) for text in asked]
         room = [min(_MOST_TOKENS, 32 + _TOKENS_FOR_EACH * self._model.count_tokens(text)) for text in asked]
         written = self._model.generate(prompts, max_tokens=room, stop=("\n\n", "\nSentence:"))
         return [

@@ -63,7 +63,7 @@ class PromptedEntailment:
             return Judgements(np.zeros((0, 3), np.float32))
         rows, parts = in_windows(pairs, self._model.count_tokens, max(self._model.context_tokens - _BESIDE, 1))
         asked = list(dict.fromkeys([_CONTENT_FREE, *parts]))
-        prompts = [Prompt(_INSTRUCTION, self._demonstrations, _asked(*pair), _ANSWER) for pair in asked]
+        prompts = [Prompt(_INSTRUCTION, self._demonstrations, _asked(*pair), _ANSWER, lasting=True) for pair in asked]
         scores = dict(zip(asked, self._model.score_options(prompts, [_OPTIONS] * len(prompts)), strict=True))
         lean = scores[_CONTENT_FREE]
         exact = not any(lean.bounded) and bool(np.isfinite(lean.log_probabilities).all())

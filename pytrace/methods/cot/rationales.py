@@ -172,7 +172,8 @@ class Thinker:
             )
             for row in self._shown
         )
-        return Prompt(WITH_CONTEXT if entries else INSTRUCTION, shown, question_input(entries, question, "Thoughts:"))
+        asked = question_input(entries, question, "Thoughts:")
+        return Prompt(WITH_CONTEXT if entries else INSTRUCTION, shown, asked, lasting=True)
 
 
 def majority(thoughts: Sequence[Thought]) -> Vote:
@@ -241,7 +242,7 @@ class Verifier:
         # Verify-and-Edit, section 3.2. A sentence of which no question comes is its own question.
         shown = tuple((_step(row.question, row.sentence), row.verifying_question) for row in self._shown)
         steps = [_step(question, sentence) for question, sentence in zip(questions, sentences, strict=True)]
-        written = self._write([Prompt(ASK_INSTRUCTION, shown, step) for step in steps])
+        written = self._write([Prompt(ASK_INSTRUCTION, shown, step, lasting=True) for step in steps])
         return [line or sentence for line, sentence in zip(written, sentences, strict=True)]
 
     def answer(self, questions: Sequence[str], contexts: Sequence[Sequence[str]]) -> list[str]:
@@ -251,7 +252,7 @@ class Verifier:
         prompts = []
         for question, context in zip(questions, contexts, strict=True):
             fitted = fit_context(self._model, VERIFY_INSTRUCTION, question, context, max_tokens=self._max_tokens)
-            prompts.append(Prompt(VERIFY_INSTRUCTION, shown, question_input(fitted.entries, question)))
+            prompts.append(Prompt(VERIFY_INSTRUCTION, shown, question_input(fitted.entries, question), lasting=True))
         return self._write(prompts)
 
     def _write(self, prompts: Sequence[Prompt]) -> list[str]:

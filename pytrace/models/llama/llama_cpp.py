@@ -28,8 +28,9 @@ from pytrace.models.llama.file_trial import check_file
 from pytrace.models.llama.generation import Generation, Row, log_normalizer
 from pytrace.models.llama.prefix_batch import sort_key
 from pytrace.models.llama.prefix_trie import Tokens, common_prefix
+from pytrace.models.llama.prompt_cache import PromptCache
 from pytrace.models.llama.runtime import LlamaRuntime
-from pytrace.models.llama.scheduler import PARALLEL, Scheduler, Task
+from pytrace.models.llama.scheduler import EVICTED_TOKENS, PARALLEL, Scheduler, Task
 from pytrace.models.registry.model_files import check_gguf, sha256_of
 from pytrace.processes import useful_threads
 from pytrace.records import Usage
@@ -40,7 +41,8 @@ class LlamaCppModel(BaseModel, Closing):
     """A GGUF model run inside this process by llama.cpp.
 
     Prompts of one call are evaluated together; prefixes that they share with each other, or with prompts of earlier
-    calls that are still in memory, are evaluated once. Results equal those of prompts evaluated alone up to rounding.
+    calls that are still in memory, are evaluated once; what lasting prompts begin with is kept in `prompt_cache`, a directory,
+    for later processes. Results equal those of prompts evaluated alone up to rounding.
     """
 
     gives_logits = True
@@ -62,6 +64,7 @@ class LlamaCppModel(BaseModel, Closing):
         flash_attention: bool | None = None,
         float32_cache: bool = False,
         deterministic: bool = False,
+        prompt_cache: Path | None = None,
     ) -> None:
         check_bounds(
             1, context=context, cache_tokens=cache_tokens, max_parallel=max_parallel, batch=batch, threads=threads
@@ -107,6 +110,17 @@ class LlamaCppModel(BaseModel, Closing):
                 {key: self._runtime.token_text(token) for key, token in texts.items()},
                 trusted=known,
             )
+        self._prompt_cache: PromptCache | None = None
+        if prompt_cache is not None and not deterministic:  # numbers must not depend on what was asked before
+            self._prompt_cache = PromptCache(
+                prompt_cache,
+                registry.content_sha256(self._path),
+                *self._runtime.build,
+                gpu_layers,
+                float32_cache,
+                flash_attention,
+            )
+        self._at_hand: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
         self._token_cache: dict[str, Tokens] = {}
         self._bos: Tokens = np.array([self._runtime.bos] if self._runtime.adds_bos else [], dtype=np.int32)
         self.demonstrations_dropped = 0
@@ -188,7 +202,29 @@ class LlamaCppModel(BaseModel, Closing):
             tokens = np.array([max(self._runtime.bos, self._runtime.eos, 0)], dtype=np.int32)
         return tokens
 
+    def _have_at_hand(self, prompts: Sequence[Prompt | str]) -> None:
+        """See that what lasting prompts begin with is in memory: from the prompt cache, or evaluated and kept there."""
+        if self._prompt_cache is None:
+            return
+        for prompt in prompts:
+            if isinstance(prompt, str) or not prompt.lasting:
+                continue
+            key = (prompt.instruction, prompt.demonstrations)
+            if key in self._at_hand:
+                continue
+            # What is the same in two prompts that have nothing else in common.
+            first, second = (self.render(msgspec.structs.replace(prompt, input=text)) for text in ("a", "1"))
+            tokens = first[: common_prefix(first, second)]
+            if EVICTED_TOKENS <= len(tokens) < self.context_tokens:
+                state = self._prompt_cache.load(tokens)
+                if state is None:
+                    state = self._scheduler.evaluate(tokens)
+                    self._prompt_cache.save(tokens, state)
+                self._scheduler.keep(tokens, state)
+            self._at_hand.add(key)
+
     def _generate(self, call: GenerationRequest) -> list[list[Completion]]:
+        self._have_at_hand(call.prompts)
         compiled = {text: self._runtime.grammar(text) for text in set(call.grammars) if text is not None}
         stops = tuple(text.encode("utf-8", "surrogatepass") for text in call.stop)
         fitted = [self._fit(prompt, limit) for prompt, limit in zip(call.prompts, call.limits, strict=True)]
@@ -221,6 +257,7 @@ class LlamaCppModel(BaseModel, Closing):
         return [[generation.completion() for generation in group] for group in groups]
 
     def _score_options(self, prompts: Sequence[Prompt | str], options: Sequence[Sequence[str]]) -> list[OptionScores]:
+        self._have_at_hand(prompts)
         fitted = [self._fit(prompt, 1) for prompt in prompts]
         return self.score_tokens(fitted, [[self._label_tokens(label) for label in labels] for labels in options])
 
@@ -246,6 +283,7 @@ class LlamaCppModel(BaseModel, Closing):
     def _score_continuations(
         self, prompts: Sequence[Prompt | str], continuations: Sequence[Sequence[str]]
     ) -> list[list[ContinuationScore]]:
+        self._have_at_hand(prompts)
         results: list[list[ContinuationScore]] = []
         tasks = []
         for prompt, texts in zip(prompts, continuations, strict=True):

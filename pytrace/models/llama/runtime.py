@@ -277,6 +277,11 @@ class LlamaRuntime(LoadedModel):
         self.batch = min(batch, int(c.llama_n_batch(self._context)))
         self._pieces: dict[int, bytes] = {}
 
+    @property
+    def build(self) -> tuple[str, str]:
+        """What decides, beside the model, what llama.cpp computes: its version, and which instructions it uses."""
+        return self._c.__version__, self._c.llama_print_system_info().decode("utf-8", "replace")
+
     def ends(self, token: int) -> bool:
         """Whether a token ends generation."""
         return bool(self._c.llama_vocab_is_eog(self._vocabulary, token))

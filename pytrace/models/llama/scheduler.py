@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ContextOverflowError, ModelError
-from pytrace.models.llama.evicted_prefixes import EvictedPrefixes
+from pytrace.models.llama.evicted_prefixes import EvictedPrefixes, State
 from pytrace.models.llama.generation import Generation, Row
 from pytrace.models.llama.prefix_batch import Plan, Work, plan_round, sort_key
-from pytrace.models.llama.prefix_trie import Node, PrefixTrie, common_prefix
+from pytrace.models.llama.prefix_trie import Node, PrefixTrie, Tokens, common_prefix
 from pytrace.models.llama.runtime import LlamaRuntime
 from pytrace.models.request_context import RequestContext, current_request, request_context
 from pytrace.records import Usage
@@ -37,13 +37,17 @@ ROUND_TOKENS = 512
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """The tasks of one call: whom they are for, how many are not finished, what went wrong, and what its own caller raised."""
+    """The tasks of one call: whom they are for, how many are not finished, what went wrong, and what its own caller raised.
+
+    `counted` tells whether they were asked for, and not only evaluated for the sake of what will be.
+    """
 
     unfinished: int = 0
     request: RequestContext | None = None
     error: BaseException | None = None
     raised: BaseException | None = None
     abandoned: bool = False
+    counted: bool = True
 
     @property
     def over(self) -> bool:
@@ -53,11 +57,15 @@ class Job:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Task(Work):
-    """A sequence with what to do with its logits, its generation if it has one, and what to call when it is finished."""
+    """A sequence with what to do with its logits, its generation if it has one, and what to call when it is finished.
+
+    `on_state` gets the keys and values of the whole sequence.
+    """
 
     on_logits: Callable[[int, Row], None]
     generation: Generation | None = None
     on_finish: Callable[[], None] | None = None
+    on_state: Callable[[State], None] | None = None
     job: Job = field(default_factory=Job)
     source: Node | None = None
     kept: Node | None = None
@@ -106,13 +114,27 @@ class Scheduler:
 
     def run(self, tasks: list[Task]) -> None:
         """Evaluate all tasks: rounds of what fits, new sequences entering as finished ones leave."""
+        self._run(Job(len(tasks), current_request()), tasks)
+
+    def evaluate(self, tokens: Tokens) -> State:
+        """Evaluate what prompts will begin with; return its keys and values."""
+        states: list[State] = []
+        last = len(tokens) - 1
+        task = Task(tokens, last, keep=len(tokens), on_logits=lambda *_: None, on_state=states.append)
+        self._run(Job(1, current_request(), counted=False), [task])
+        return states[0]
+
+    def keep(self, tokens: Tokens, state: State) -> None:
+        """Have the keys and values of a prefix at hand for prompts that begin with it, if there is room for them."""
+        self._evicted.put(tokens, state)
+
+    def _run(self, job: Job, tasks: list[Task]) -> None:
         self._runtime.check_open()
         if self._driver == threading.get_ident():
             raise ModelError(
                 "the model was called from a function that it had called itself; let that function return first"
             )
-        request = current_request()
-        job = Job(len(tasks), request)
+        request = job.request
         for task in tasks:
             task.job = job
         if request is None:
@@ -124,7 +146,9 @@ class Scheduler:
 
     def _see_through(self, job: Job, tasks: list[Task]) -> None:
         """Wait until a job is finished, and drive the rounds whenever no other thread does."""
-        self._spend(Usage(calls=len(tasks), prompt_tokens=sum(len(task.tokens) for task in tasks)), job.request)
+        if job.counted:
+            prompt_tokens = sum(len(task.tokens) for task in tasks)
+            self._spend(Usage(calls=len(tasks), prompt_tokens=prompt_tokens), job.request)
         if not self._deterministic:
             with self._turn:
                 self._inbox += tasks
@@ -386,6 +410,8 @@ class Scheduler:
             if task.generation is not None and task.generation.finish is None:
                 self._writing.append(task)
             else:
+                if task.on_state is not None:
+                    task.on_state(self._runtime.save(task.sequence))
                 self._release(task)
                 self._finished.append(task)
         if not self._finished:

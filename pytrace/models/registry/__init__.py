@@ -65,6 +65,11 @@ def home() -> Path:
         raise InputError("the user has no home directory; set PYTRACE_HOME to a directory for models") from error
 
 
+def prompt_cache() -> Path:
+    """Return the directory that keeps what prompts begin with, evaluated (`pytrace.models.llama.prompt_cache`)."""
+    return home() / "prompts"
+
+
 def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[], T]) -> T:
     """Return what a JSON file in `home` has for a key; what it lacks, or a damaged file had, is made anew and kept there."""
     if key in (known := _known(file, kind)):
