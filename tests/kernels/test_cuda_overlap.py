@@ -66,8 +66,9 @@ def test_pairs_of_texts_run_beside_the_copy_of_the_next(card, monkeypatch, score
 
 def test_chains_are_extended_beside_the_copy_of_the_next_logits(card, monkeypatch):
     monkeypatch.setenv("PYTRACE_CUDA_MEMORY", "60000")
-    logits = RANDOM.standard_normal((200, 50)).astype(np.float32)
-    there, _ = overlaps(lambda: expand(np.zeros(200), logits, np.zeros(200, bool), beams=3, chains=5, device=card))
+    logits = RANDOM.standard_normal((800, 50)).astype(np.float32)
+    # Streams are mixed at random: of a quarter of these rows one call in forty showed no overlap.
+    there, _ = overlaps(lambda: expand(np.zeros(800), logits, np.zeros(800, bool), beams=3, chains=5, device=card))
     assert there > 0
 
 
