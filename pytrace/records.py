@@ -324,11 +324,21 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
 
+class AnswerPlace(msgspec.Struct, frozen=True):
+    """Where an answer stands: in a sentence of a document (-1: in its title), from character `start` of that up to before `end`."""
+
+    document_id: str
+    sentence: int
+    start: int
+    end: int
+
+
 class Answer(msgspec.Struct, frozen=True):
     """An answer with its evidence, the stages' model usage and wall-clock seconds, and notes worth telling.
 
     `context_tokens` counts the tokens of the evidence that the reader saw. `deterministic` tells how the model ran: true if
-    the same call gives the same numbers to the last bit.
+    the same call gives the same numbers to the last bit. `places` tells where an answer stands that was taken out of the evidence, and
+    `probability` how likely it is among what it was chosen from; a reader that writes freely knows neither.
     """
 
     question: str
@@ -340,6 +350,8 @@ class Answer(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     context_tokens: int = 0
     deterministic: bool = False
+    places: tuple[AnswerPlace, ...] = ()
+    probability: float | None = None
 
 
 class Perturbation(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
     by_id = {document.id: document for document in documents}
     evidence = answer.evidence
     common.print_styled(f"Answer: {answer.text or '(none)'}", "bold green")
+    if explain:
+        _print_places(answer, by_id)
     for note in answer.notes:  # what the method had to leave out or make do with
         common.print_styled(f"Note: {note}", "yellow")
     for number, chain in enumerate(evidence.chains if explain else evidence.chains[:1], 1):
@@ -56,6 +58,19 @@ def print_answer(answer: Answer, documents: Sequence[Document], *, explain: bool
             ranked = sorted(evidence.votes.items(), key=lambda item: -item[1])
             common.print_table(("VOTES", "DOCUMENT"), [(votes, _title(document, by_id)) for document, votes in ranked])
         _print_costs(answer)
+
+
+def _print_places(answer: Answer, by_id: dict[str, Document]) -> None:
+    """Print the sentences that an answer was taken out of, with its words marked."""
+    for place in answer.places:
+        document = by_id[place.document_id]
+        said = document.title if place.sentence < 0 else document.sentences[place.sentence]
+        marked = f"{said[: place.start]}**{said[place.start : place.end]}**{said[place.end :]}"
+        common.print_text(common.printable(f'  {document.title}: "{marked}"' if place.sentence >= 0 else f"  {marked}"))
+        if document.source:
+            common.print_styled(common.printable(f"     from {document.citation(place.sentence)}"), "dim")
+    if answer.probability is not None:
+        common.print_text(f"  chosen with probability {answer.probability:.2f}")
 
 
 def _print_section(title: str, lines: Sequence[str]) -> None:
@@ -222,6 +237,9 @@ def answer_document(answer: Answer, documents: Sequence[Document], *, explain: b
         result["queries"] = msgspec.to_builtins(queries)
     if explain:
         result["context"] = answer.evidence.context
+    if answer.probability is not None:
+        result["probability"] = answer.probability
+        result["places"] = msgspec.to_builtins(answer.places)
     result["context_tokens"] = answer.context_tokens
     result["deterministic"] = answer.deterministic
     result["seconds"] = answer.seconds

@@ -54,6 +54,11 @@ _LONGEST_BEFORE = 160
 _LONGEST_SENTENCE = 2_000
 
 
+def function_words() -> dict[str, frozenset[str]]:
+    """Return the English words that no phrase crosses, by kind: prepositions, auxiliaries, pronouns, verbs, past tenses, openings."""
+    return _ENGLISH
+
+
 class Phrase(msgspec.Struct, frozen=True):
     """A content phrase of a sentence, and the words between the phrase before it and itself ("" if there are none).
 

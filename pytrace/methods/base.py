@@ -19,6 +19,7 @@ from pytrace.errors import InputError
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.request_context import current_request
 from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.places import answer_places
 from pytrace.records import Answer, Document, Evidence, Usage
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Method(ABC):
             self.on_evidence([one.evidence for one in selected])
         with stages.stage("read"):
             evidence, readings = self._read(questions, [one.evidence for one in selected])
-        answers = make_answers(questions, evidence, readings, stages, self.name)
+        answers = make_answers(questions, evidence, readings, stages, self.name, documents)
         return [noted(answer, *one.notes) for answer, one in zip(answers, selected, strict=True)]
 
     def read_with(self, model: LanguageModel) -> None:
@@ -179,10 +180,19 @@ def check_questions(questions: Sequence[str], documents: Documents) -> None:
 
 
 def make_answers(
-    questions: Sequence[str], evidence: Sequence[Evidence], readings: Sequence[Reading], stages: Stages, name: str
+    questions: Sequence[str],
+    evidence: Sequence[Evidence],
+    readings: Sequence[Reading],
+    stages: Stages,
+    name: str,
+    documents: Documents = (),
 ) -> list[Answer]:
-    """Put together what a method found; what a batch spent is divided evenly among its questions."""
+    """Put together what a method found; what a batch spent is divided evenly among its questions.
+
+    Where an answer stands is told of `documents`, one list a question.
+    """
     share = 1 / max(len(questions), 1)
+    listed = documents or [()] * len(questions)
     return [
         Answer(
             question=question,
@@ -194,8 +204,10 @@ def make_answers(
             notes=_notes(seen, reading.left_out),
             context_tokens=reading.context_tokens,
             deterministic=stages.deterministic,
+            places=answer_places(reading.places, seen, of_question),
+            probability=reading.probability,
         )
-        for question, seen, reading in zip(questions, evidence, readings, strict=True)
+        for question, seen, reading, of_question in zip(questions, evidence, readings, listed, strict=True)
     ]
 
 

@@ -11,8 +11,8 @@ from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Part
 from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder, required
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import all_documents
+from pytrace.reader.readers import ReaderName, make_reader
 from pytrace.retrieval import RetrieverName
 
 
@@ -21,6 +21,8 @@ class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # How the answer is read: written by the model, or a span of the evidence.
+    reading: ReaderName = "free"
 
 
 class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,6 +32,8 @@ class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     top: Positive = 5
     # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # How the answer is read: written by the model, or a span of the evidence.
+    reading: ReaderName = "free"
 
 
 class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,10 +47,12 @@ class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, 
 class Rag(Method):
     """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG)."""
 
-    def __init__(self, model: LanguageModel, *, reader_demonstrations: int = 0, name: str = "rag") -> None:
+    def __init__(
+        self, model: LanguageModel, *, reader_demonstrations: int = 0, reading: ReaderName = "free", name: str = "rag"
+    ) -> None:
         self.name = name
         self._model = model
-        self._reader = Reader(model, demonstrations=reader_demonstrations)
+        self._reader = make_reader(model, reading, demonstrations=reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         del questions, stages
@@ -75,7 +81,7 @@ class RetrievalRag(Method):
         self._model = model
         whole = isinstance(self.settings, DenseSettings) and self.settings.whole_documents
         self._rank = rank or rank_by(retriever, encoder, whole_documents=whole, search=search)
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         with stages.stage("retrieve"):
@@ -89,7 +95,12 @@ GOLD = "gold"
 def _make(parts: Parts, settings: Any, name: str) -> Method:
     retriever: Any = name.partition(":")[0]
     if isinstance(settings, RagSettings):
-        return Rag(parts.model, reader_demonstrations=settings.reader_demonstrations, name=name)
+        return Rag(
+            parts.model,
+            reader_demonstrations=settings.reader_demonstrations,
+            reading=settings.reading,
+            name=name,
+        )
     if retriever == "cross-encoder":
         rank = rank_by_cross_encoder(required(parts.cross_encoder))
         return RetrievalRag(parts.model, None, settings, name=name, rank=rank)

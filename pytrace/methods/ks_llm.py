@@ -33,8 +33,9 @@ from pytrace.methods.cot.rationales import Thinker
 from pytrace.methods.cot.thinking import NO_CONTEXT
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import document_text
+from pytrace.reader.readers import ReaderName, make_reader
 from pytrace.records import Document, Evidence, TextUnit, Unit, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
@@ -74,6 +75,8 @@ class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     generated_tokens: Positive = 160
     # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # How the answer is read: written by the model, or a span of the evidence.
+    reading: ReaderName = "free"
     # Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
     rationale_demonstrations: Count = 0
 
@@ -113,7 +116,7 @@ class KnowledgeSelection(Method):
             most=self.settings.triples,
             max_tokens=self.settings.generated_tokens,
         )
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
         self._thinker = Thinker(
             model,
             demonstrations=self.settings.rationale_demonstrations,

@@ -35,8 +35,8 @@ from pytrace.methods.ranking import required
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_text
+from pytrace.reader.readers import ReaderName, make_reader
 from pytrace.records import Coverage, Document, Evidence, Feature, FeatureCover
 from pytrace.retrieval import Retriever, RetrieverName, rank_each
 
@@ -74,6 +74,8 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     judge_demonstrations: Count = 0
     # Short answers shown to the reader.
     reader_demonstrations: Count = 0
+    # How the answer is read: written by the model, or a span of the evidence.
+    reading: ReaderName = "free"
 
 
 class ScopeCoe(Method):
@@ -98,7 +100,7 @@ class ScopeCoe(Method):
         self._retriever = retriever
         self._extractor = extractor or make_feature_extractor(model, self.settings)
         self._judge = judge or make_judge(model, encoder, self.settings, cross_encoder)
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Note what no snippet holds, and where the order of retrieval had to do."""

@@ -23,8 +23,9 @@ from pytrace.errors import InputError, ModelError
 from pytrace.methods.base import Documents, Method, MethodRow, Parts, Selected, Stages, check_questions, make_answers
 from pytrace.methods.baselines import RetrievalSettings
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reader, Reading
+from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents
+from pytrace.reader.readers import make_reader
 from pytrace.records import Answer, Document, Evidence
 
 
@@ -62,7 +63,7 @@ class System(Method):
         self.name = name
         self._model = model
         self._settings = settings
-        self._reader = Reader(model, demonstrations=settings.reader_demonstrations)
+        self._reader = make_reader(model, settings.reading, demonstrations=settings.reader_demonstrations)
         self._corpus: dict[str, Document] | None = None
         with self._blamed("it was made"):
             self._system = system() if isinstance(system, type) else system
@@ -84,7 +85,7 @@ class System(Method):
                 else ()
             )
         readings = [next(read) if result.answer is None else Reading(result.answer, 0) for result in results]
-        return make_answers(questions, [result.evidence for result in results], readings, stages, self.name)
+        return make_answers(questions, [result.evidence for result in results], readings, stages, self.name, documents)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         return [Selected(result.evidence) for result in self._results(questions, documents, stages)]

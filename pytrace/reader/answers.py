@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -27,11 +27,17 @@ WITHOUT_CONTEXT = "Answer the question. Write only the answer, as short as possi
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """An answer's text, the tokens of the context that the reader saw, and how many entries it did not see whole."""
+    """An answer's text, the tokens of the context that the reader saw, and how many entries it did not see whole.
+
+    `places` has where an answer that was taken out of the context stands there: entry, first character, and the one behind the last.
+    `probability` is how likely it is among what was to be chosen from, if that was asked.
+    """
 
     text: str
     context_tokens: int
     left_out: int = 0
+    places: tuple[tuple[int, int, int], ...] = ()
+    probability: float | None = None
 
 
 class FittedContext(msgspec.Struct, frozen=True):
@@ -63,10 +69,21 @@ class Reader:
 
     def with_model(self, model: LanguageModel) -> Reader:
         """Return the same reader with another model."""
-        return Reader(model, demonstrations=self._count, max_tokens=self._max_tokens, labelled=self._labelled)
+        return Reader(model, **self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {"demonstrations": self._count, "max_tokens": self._max_tokens, "labelled": self._labelled}
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence."""
+        fitted, prompts = self._prompts(questions, evidence)
+        return self._write(prompts, fitted)
+
+    def _prompts(
+        self, questions: Sequence[str], evidence: Sequence[Evidence]
+    ) -> tuple[list[FittedContext], list[Prompt]]:
+        """Return what the model has room for of each context, and the prompts."""
         # Where a context does not fit the model, demonstrations go first; then its last entries are left out, the first
         # that does not fit keeping as many of its sentences as do. Entries not shown whole are counted.
         fitted = [
@@ -77,6 +94,10 @@ class Reader:
             self._prompt(question, seen.kind, shown.entries)
             for question, seen, shown in zip(questions, evidence, fitted, strict=True)
         ]
+        return fitted, prompts
+
+    def _write(self, prompts: Sequence[Prompt], fitted: Sequence[FittedContext]) -> list[Reading]:
+        """Let the model write an answer to every prompt."""
         completions = self.model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         return [
             Reading(clean_answer(completion.text), self.model.count_tokens("\n".join(shown.entries)), shown.left_out)

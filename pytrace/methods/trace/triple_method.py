@@ -15,9 +15,9 @@ from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
-from pytrace.reader.answers import Reader
 from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import OpenTripleDemonstration, TripleDemonstration
+from pytrace.reader.readers import ReaderName, make_reader
 from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Unit
 from pytrace.triples.extraction import (
     DocumentExtractor,
@@ -58,6 +58,8 @@ class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     spans: bool = False
     # Short answers shown to the reader (the paper's reader is zero-shot).
     reader_demonstrations: Count = 0
+    # How the answer is read: written by the model, or a span of the evidence.
+    reading: ReaderName = "free"
     # For TRACE-Doc: the most documents, all voted ones if None.
     reader_documents: Positive | None = None
 
@@ -93,7 +95,7 @@ class TripleMethod(Method, Generic[_Settings]):
         self._cross_encoder = cross_encoder
         self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
-        self._reader = Reader(model, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
         self._prepare()
 
     @abstractmethod

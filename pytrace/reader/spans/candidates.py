@@ -1,0 +1,149 @@
+"""Stretches of the evidence that may be an answer: names, dates, numbers, titles and phrases, by the words around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pytrace.documents import split_sentences
+from pytrace.reader.spans.words import Word, words
+
+MOST_WORDS = 10
+"""Of an answer."""
+# Of a longer sentence the first words are looked at.
+_LONGEST = 200
+_TITLED = re.compile(r"\[([^\[\]]*)\]\s*")
+_TRIPLE = re.compile(r"<([^;<>]*);([^<>]*);([^;<>]*)>\s*$")
+# Where a name ends that something in brackets, or a place behind a comma, tells from others.
+_PLAIN_TITLE = re.compile(r"(.+?)\s*(?:\(|, )")
+# No answer begins or ends with one of these, and none goes beyond an auxiliary or a pronoun.
+_LOOSE = frozenset(("article", "auxiliary", "pronoun", "preposition", "of", "and", "mark"))
+_NOT_WITHIN = frozenset(("auxiliary", "pronoun"))
+_CLOSING = frozenset(".;:(")
+_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")  # scripts that put no space between words
+_ENGLISH_SHARE = 0.08  # of the words of an English text are articles, prepositions and their like, at least
+
+
+class Sentence(NamedTuple):
+    """A sentence of the evidence: the entry it is of, where it begins there, its words, and whether it is the entry's title."""
+
+    entry: int
+    start: int
+    text: str
+    words: Sequence[Word]
+    is_title: bool
+
+
+class Span(NamedTuple):
+    """A stretch of a sentence: from its word `first` up to before `last`, and its characters in the entry."""
+
+    sentence: int
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+def read_entries(entries: Sequence[str]) -> list[Sentence]:
+    """Cut entries of evidence (documents and sentences under a title in brackets, triples, plain text) into sentences."""
+    return [sentence for number, entry in enumerate(entries) for sentence in _sentences(number, entry)]
+
+
+def _sentences(number: int, entry: str) -> Iterator[Sentence]:
+    triple = _TRIPLE.match(entry)
+    if triple is not None:
+        for group in (1, 3):  # head and tail; a relation is no answer
+            text = triple[group].strip()
+            start = triple.start(group) + triple[group].find(text)
+            yield Sentence(number, start, text, words(text)[:_LONGEST], is_title=True)
+        return
+    titled = _TITLED.match(entry)
+    at = 0
+    if titled is not None:
+        at = titled.end()
+        yield Sentence(number, titled.start(1), titled[1], words(titled[1])[:_LONGEST], is_title=True)
+    for sentence in split_sentences(entry[at:], language=None):
+        found, stated = entry.find(sentence, at), sentence
+        if found < 0:  # white space within was made single
+            match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(entry, at)
+            if match is None:
+                continue
+            found, stated = match.start(), match[0]
+        at = found + len(stated)
+        yield Sentence(number, found, stated, words(stated)[:_LONGEST], is_title=False)
+
+
+def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
+    """Find the stretches that may be an answer, in the order in which they begin."""
+    prose = [word for sentence in sentences if not sentence.is_title for word in sentence.words]
+    loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
+    english = not prose or loose >= _ENGLISH_SHARE * len(prose)
+    for number, sentence in enumerate(sentences):
+        if sentence.is_title:
+            yield from _titles(number, sentence)
+        elif english:
+            yield from _phrases(number, sentence)
+        else:
+            yield from _stretches(number, sentence)
+
+
+def _titles(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield a title, and what stands before its brackets or its comma."""
+    if not sentence.words:
+        return
+    yield _span(number, sentence, 0, len(sentence.words))
+    plain = _PLAIN_TITLE.match(sentence.text)
+    if plain is not None:
+        last = sum(word.end <= plain.end(1) for word in sentence.words)
+        if 0 < last < len(sentence.words):
+            yield _span(number, sentence, 0, last)
+
+
+def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield stretches of English that cut no name in two and begin and end with a word that carries content."""
+    found = sentence.words
+    for first, opening in enumerate(found):
+        before = found[first - 1].kind if first else None
+        if (opening.kind in _LOOSE and opening.text not in "$€£") or opening.text == "born":
+            continue
+        if opening.kind == "name" and before == "name":
+            continue
+        for last in range(first, min(first + MOST_WORDS, len(found))):
+            closing = found[last]
+            if closing.kind in _NOT_WITHIN or closing.text in _CLOSING:
+                break
+            after = found[last + 1].kind if last + 1 < len(found) else None
+            if closing.kind in _LOOSE or (closing.kind == "name" and after == "name"):
+                continue
+            if (
+                after == "word"
+                and closing.kind in ("word", "verb")
+                and opening.kind == "word"
+                and before in ("word", "name")
+            ):
+                continue
+            yield _span(number, sentence, first, last + 1)
+
+
+def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield stretches of another language: words between marks, or characters where a script has no spaces."""
+    found = sentence.words
+    for first, opening in enumerate(found):
+        if opening.kind == "mark":
+            continue
+        for last in range(first, min(first + MOST_WORDS // 2, len(found))):
+            if found[last].kind == "mark":
+                break
+            yield _span(number, sentence, first, last + 1)
+        if _SPACELESS.match(opening.text):
+            for start in range(len(opening.text)):
+                for end in range(start + 1, min(start + MOST_WORDS, len(opening.text) + (start > 0))):
+                    at = sentence.start + opening.start
+                    yield Span(number, first, first + 1, at + start, at + end)
+
+
+def _span(number: int, sentence: Sentence, first: int, last: int) -> Span:
+    return Span(
+        number, first, last, sentence.start + sentence.words[first].start, sentence.start + sentence.words[last - 1].end
+    )

@@ -1,0 +1,138 @@
+"""Which of two, by their dates: "Which film was released first, A or B?", also by way of their directors and authors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.spans.words import LISTS, MONTHS
+
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_DATE = re.compile(
+    rf"(?:(?P<day>\d{{1,2}})\s+(?P<month>{_MONTH}),?\s+|(?P<month_first>{_MONTH})\s+(?P<day_second>\d{{1,2}}),?\s+|"
+    rf"(?P<month_alone>{_MONTH}),?\s+)?(?P<year>1\d{{3}}|20\d{{2}})(?!\d)",
+    re.IGNORECASE,
+)
+_EARLIEST = re.compile(r"\b(?:first|earlier|earliest|older|oldest|before)\b")
+_LATEST = re.compile(r"\b(?:later|latest|last|younger|youngest|newer|newest|more recent|more recently)\b")
+_LONGER = re.compile(r"\blived longer\b")
+_DEATH = re.compile(r"\b(?:died|dead|death|die)\b")
+_BIRTH = re.compile(r"\b(?:born|birth|older|oldest|younger|youngest)\b")
+_BRACKETS = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
+_ENDED = re.compile(r"\s*(?:[–—-]|died\b)")
+_QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")
+_OPENING = 400  # characters in which a life's dates stand in brackets
+_NEAR = 120  # characters behind "born" in which the date stands
+
+Date = tuple[int, int, int]
+"""Year, month and day; 0 for what is not told."""
+
+
+class Entry(NamedTuple):
+    """An entry of the evidence: its title and its sentences."""
+
+    title: str
+    sentences: Sequence[str]
+
+
+def earlier_or_later(question: str, entries: Sequence[Entry]) -> int | None:
+    """Return which entry's title the question asks for; None if it compares no two of them, or their dates do not tell."""
+    lower = question.lower()
+    longer, earliest, latest = (pattern.search(lower) is not None for pattern in (_LONGER, _EARLIEST, _LATEST))
+    if not re.search(r"\bor\b", lower) or not (longer or earliest != latest):
+        return None
+    asked = f" {normalise_answer(question)} "
+    named = [
+        number for number, entry in enumerate(entries) if any(f" {name} " in asked for name in names_of(entry.title))
+    ]
+    if len(named) != 2:
+        return None
+    role = next((role for role in LISTS.roles if re.search(rf"\b{role}\b", lower)), None)
+    others = [entry for number, entry in enumerate(entries) if number not in named]
+    values = []
+    for number in named:
+        entry = entries[number] if role is None else _holder(role, entries[number], others)
+        value = None if entry is None else _value(" ".join(entry.sentences), lower, of_person=role is not None)
+        if value is None:
+            return None
+        values.append(value)
+    first, second = _as_exact(*values)
+    if first == second:
+        return None
+    is_first = first > second if longer or latest else first < second
+    return named[0] if is_first else named[1]
+
+
+def names_of(title: str) -> list[str]:
+    """Return a title's normal form, also without what stands behind it in brackets."""
+    return list(
+        dict.fromkeys(name for name in (normalise_answer(title), normalise_answer(_QUALIFIED.sub("", title))) if name)
+    )
+
+
+def _holder(role: str, entry: Entry, others: Sequence[Entry]) -> Entry | None:
+    """Return the entry about whoever directed (…) what an entry is about."""
+    stems = LISTS.roles[role].split()
+    said = [normalise_answer(sentence) for sentence in entry.sentences]
+    telling = [sentence for sentence in said if any(f" {stem}" in f" {sentence}" for stem in stems)]
+    for sentences in (telling, said):
+        for other in others:
+            if any(f" {name} " in f" {sentence} " for name in names_of(other.title) for sentence in sentences):
+                return other
+    return None
+
+
+def _value(text: str, question: str, *, of_person: bool) -> Date | None:
+    """Return the date that two are compared by, or the length of a life in years."""
+    birth, death = life(text)
+    if _LONGER.search(question):
+        return (death[0] - birth[0], 0, 0) if birth and death else None
+    if _DEATH.search(question):
+        return death
+    if of_person or _BIRTH.search(question):
+        return birth
+    return next(iter(_dates(text)), None)
+
+
+def _as_exact(first: Date, second: Date) -> tuple[Date, Date]:
+    """Return two dates as exact as the one that is less so."""
+    told = min(2 if not date[1] else 3 if not date[2] else 4 for date in (first, second)) - 1
+    return (*first[:told], *(0,) * (3 - told)), (*second[:told], *(0,) * (3 - told))  # type: ignore[return-value]
+
+
+def life(text: str) -> tuple[Date | None, Date | None]:
+    """Return the dates of a birth and a death, as the first sentence of a biography has them in brackets, or behind "born" and "died".
+
+    Examples
+    --------
+    >>> life("Ada Lovelace (née Byron; 10 December 1815 – 27 November 1852) was a mathematician.")
+    ((1815, 12, 10), (1852, 11, 27))
+    """
+    birth = death = None
+    brackets = _BRACKETS.search(text[:_OPENING])
+    if brackets is not None:
+        told = _dates(brackets[1])
+        if len(told) > 1:  # whatever stands between them
+            birth, death = told[0], told[-1]
+        elif told and _ENDED.match(brackets[1]):
+            death = told[0]
+        elif told:
+            birth = told[0]
+    return birth or _behind(r"\bborn\b", text), death or _behind(r"\b(?:died|death)\b", text)
+
+
+def _behind(pattern: str, text: str) -> Date | None:
+    for match in re.finditer(pattern, text):
+        if found := _dates(text[match.end() : match.end() + _NEAR]):
+            return found[0]
+    return None
+
+
+def _dates(text: str) -> list[Date]:
+    found = []
+    for match in _DATE.finditer(text):
+        month = match["month"] or match["month_first"] or match["month_alone"] or ""
+        found.append((int(match["year"]), MONTHS.get(month.lower(), 0), int(match["day"] or match["day_second"] or 0)))
+    return found

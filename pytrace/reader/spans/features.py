@@ -1,0 +1,169 @@
+"""What speaks for a stretch of the evidence being the answer: its form, the words around it, and the question's words near it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, names_of
+from pytrace.reader.spans.question import Asked, read_question
+from pytrace.reader.spans.words import MONTHS, Word
+
+Features = dict[str, float]
+
+_NEAR = 5  # words before and behind a span that are looked at
+_BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
+_FAR = 30
+_YEAR = re.compile(r"1\d{3}|20\d{2}")
+_ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
+_EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
+_EDGES_BEHIND = frozenset(("end", "preposition", "auxiliary", "verb", "and", "(", ")", '"', ",", "."))
+_TOLD = frozenset(("article", "auxiliary", "preposition", "of", "and"))
+
+
+class Scored(NamedTuple):
+    """A text of the evidence that may be the answer, its features, and where it stands, the likeliest place first."""
+
+    text: str
+    features: Features
+    spans: tuple[tuple[int, int, int], ...]
+    """Each as entry, first character, and the character behind the last."""
+
+
+def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
+    """Return every text that may be the answer, spans of one normal form as one."""
+    asked = read_question(question)
+    sentences = read_entries(entries)
+    view = _View(question, asked, sentences)
+    found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
+    for span in find_spans(sentences):
+        entry = sentences[span.sentence].entry
+        text = entries[entry][span.start : span.end]
+        form = normalise_answer(text)
+        if not form:
+            continue
+        features = view.features(span, form)
+        place = (entry, span.start, span.end)
+        if form in found:
+            known = found[form]
+            for name, value in features.items():
+                known[1][name] = max(value, known[1].get(name, 0.0))
+            known[1]["again"] = known[1].get("again", 0.0) + 1
+            known[2].append(place)
+        else:
+            found[form] = (text, features, [place])
+    for _, features, _ in found.values():
+        features["again"] = math.log1p(features.get("again", 0.0))
+    return [Scored(text, features, tuple(places)) for text, features, places in found.values()]
+
+
+class _View:
+    """A question beside its evidence: what every span of it is looked at with."""
+
+    def __init__(self, question: str, asked: Asked, sentences: Sequence[Sentence]) -> None:
+        self._asked = asked
+        self._question = f" {normalise_answer(question)} "
+        self._sentences = sentences
+        self._shared = [
+            [word.kind != "mark" and word.stem in asked.stems for word in sentence.words] for sentence in sentences
+        ]
+        count = max((sentence.entry for sentence in sentences), default=-1) + 1
+        entries = [Entry("", [])] * count
+        for sentence in sentences:
+            title, said = entries[sentence.entry]
+            entries[sentence.entry] = (
+                Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
+            )
+        self._titles = [names_of(entry.title) for entry in entries]
+        self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
+        self._texts = [f" {normalise_answer(' '.join([entry.title, *entry.sentences]))} " for entry in entries]
+        self._best_shared = [0] * count
+        for sentence, shared in zip(sentences, self._shared, strict=True):
+            if not sentence.is_title:
+                self._best_shared[sentence.entry] = max(self._best_shared[sentence.entry], sum(shared))
+        chosen = earlier_or_later(question, entries)
+        self._chosen = [] if chosen is None else self._titles[chosen]
+        self._compared = chosen is not None
+
+    def features(self, span: Span, form: str) -> Features:
+        """Return the features of a span by name."""
+        asked, sentence = self._asked, self._sentences[span.sentence]
+        found, shared = sentence.words, self._shared[span.sentence]
+        inside = found[span.first : span.last]
+        before = _edge(found[span.first - 1]) if span.first else "start"
+        behind = _edge(found[span.last]) if span.last < len(found) else "end"
+        shape = shape_of(inside)
+        repeated = f" {form} " in self._question
+        entry = sentence.entry
+        told = found[span.first - 1].text.lower() if span.first and found[span.first - 1].kind in _TOLD else before
+        features: Features = {
+            f"words {min(len(inside), 7)}": 1,
+            f"shape {shape}": 1,
+            f"{asked.kind}: {shape}": 1,
+            f"before {before}": 1,
+            f"behind {behind}": 1,
+            f"{asked.kind}: before {told}": 1,
+            f"bounded {before in _EDGES_BEFORE} {behind in _EDGES_BEHIND}": 1,
+            f"repeats the question {repeated}, choice {asked.choice}": 1,
+            f"about a title asked for {self._asked_about[entry]}, any {any(self._asked_about)}": 1,
+            "words of the question": 0.0 if repeated else sum(shared[span.first : span.last]) / max(len(inside), 1),
+            "entries with it": sum(f" {form} " in text for text in self._texts) / len(self._texts),
+        }
+        if any(form in names for names in self._titles):
+            features["a title"] = 1
+            features[f"a title, repeats the question {repeated}"] = 1
+        if self._compared and asked.choice:
+            features["the one of two"] = form in self._chosen
+        if sentence.is_title:
+            features["at a title"] = 1
+            features[f"{asked.kind}: at a title"] = 1
+            features["sentence shares"] = math.log1p(self._best_shared[entry])
+            return features
+        features["sentence shares"] = math.log1p(sum(shared))
+        features["near shares"] = math.log1p(
+            sum(shared[max(0, span.first - _NEAR) : span.first]) + sum(shared[span.last : span.last + _NEAR])
+        )
+        distances = [
+            abs(place - span.first)
+            for place, is_shared in enumerate(shared)
+            if is_shared and not span.first <= place < span.last
+        ]
+        features["distance"] = math.log1p(min(distances, default=_FAR))
+        if asked.head:
+            heads = [word.stem == asked.head for word in found]
+            features["head before"] = any(heads[max(0, span.first - _BEFORE) : span.first])
+            features["head within"] = any(heads[span.first : span.last])
+            features["head behind"] = any(heads[span.last : span.last + _BEHIND])
+            features["head in the sentence"] = any(heads)
+        return features
+
+
+def _edge(word: Word) -> str:
+    """Return what kind of border a word is; of a mark itself."""
+    return word.text if word.kind == "mark" and word.text in '(),."' else word.kind
+
+
+def shape_of(found: Sequence[Word]) -> str:
+    """Return what a span looks like: a date, a year, a number, a name, where it comes from, or words."""
+    texts = [word.text for word in found]
+    if not texts:
+        return "part"
+    digits = [text[0].isdigit() for text in texts]
+    capitals = [text[0].isupper() for text in texts]
+    if any(digits) and any(text.lower() in MONTHS and text[0].isupper() for text in texts):
+        return "date"
+    if len(texts) == 1 and _YEAR.fullmatch(texts[0]):
+        return "year"
+    if digits[0]:
+        return "number" if len(texts) == 1 else "quantity"
+    if len(texts) == 1 and capitals[0]:
+        return "origin" if _ORIGIN.fullmatch(texts[0]) else "name of one word"
+    if capitals[0] and capitals[-1]:
+        return "name of two words" if len(texts) == 2 else "name"
+    if capitals[0] or capitals[-1]:
+        return "partly a name"
+    return "words with a name" if any(capitals) or any(digits) else "words"

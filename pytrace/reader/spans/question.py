@@ -1,0 +1,87 @@
+"""What a question asks for: a person, a date, a place, a number, one of two, or yes or no; by its words."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from pytrace.reader.spans.words import LISTS, Word, content_stems, stem, words
+
+AnswerKind = Literal["person", "date", "place", "number", "origin", "yes-no", "other"]
+
+_ASKING = re.compile(r"\b(who|whom|whose|when|where|how (?:many|much|old|long)|how|which|what|why)\b")
+_BY_WORD: dict[str, AnswerKind] = {
+    "who": "person",
+    "whom": "person",
+    "whose": "person",
+    "when": "date",
+    "where": "place",
+    "how many": "number",
+    "how much": "number",
+    "how old": "number",
+    "how long": "number",
+}
+_BY_HEAD: dict[str, AnswerKind] = {
+    word: kind  # type: ignore[misc]
+    for kind, listed in (
+        ("person", LISTS.people),
+        ("place", LISTS.places),
+        ("date", LISTS.dates),
+        ("number", LISTS.numbers),
+        ("origin", LISTS.origins),
+    )
+    for word in listed.split()
+}
+_DATED = re.compile(r"\bdate of\b|\bbirthday\b")
+_CHOICE = re.compile(r"\bor\b(?! not\b)")
+_ENDS = ("auxiliary", "preposition", "pronoun", "mark")
+
+
+class Asked(NamedTuple):
+    """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), whether it offers a choice, and its content."""
+
+    kind: AnswerKind
+    head: str
+    choice: bool
+    stems: frozenset[str]
+
+
+def read_question(question: str) -> Asked:
+    """Tell what a question asks for.
+
+    Examples
+    --------
+    >>> for question in ("Which city is larger, Bonn or Jena?", "When was he born?", "Are both films French?"):
+    ...     print(*read_question(question)[:3])
+    place city True
+    date  False
+    yes-no  False
+    """
+    found = words(question)
+    stems = content_stems(found)
+    lower = question.lower()
+    choice = _CHOICE.search(lower) is not None
+    asking = _ASKING.search(lower)
+    opens = next((word for word in found if word.kind != "mark"), None)
+    if opens is not None and opens.kind == "auxiliary" and not choice:
+        return Asked("yes-no", "", choice, stems)
+    head = ""
+    if asking is not None and asking[1] in ("which", "what"):
+        head = _head([word for word in found if word.start >= asking.end()])
+    kind = _BY_WORD.get(asking[1], "other") if asking is not None else "other"
+    if kind == "other":
+        kind = _BY_HEAD.get(head.lower(), "other")
+    if _DATED.search(lower):
+        kind = "date"
+    return Asked(kind, stem(head), choice, stems)
+
+
+def _head(found: list[Word]) -> str:
+    """Return the noun that "which" or "what" asks for: the last of those behind it, or behind "is the"."""
+    start = 0
+    while start < len(found) and found[start].kind in ("auxiliary", "article"):
+        start += 1
+    end = start
+    while end < len(found) and found[end].kind not in _ENDS and found[end].kind not in ("verb", "of", "and"):
+        end += 1
+    return found[end - 1].text if end > start else ""

@@ -1,0 +1,129 @@
+"""Words of a text as spans are found and compared by: where each stands, what kind of word it is, and its stem."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from pytrace.documents.phrases import function_words
+
+# A number, a word with what ties its parts, or a mark.
+_WORD = re.compile(r"\d(?:[\d,.]*\d)?(?:[^\W\d_]+)?|[^\W_]+(?:[-'’.&/][^\W_]+)*\.?|[^\w\s]|_")
+# A word that keeps its full stop: initials, short titles, "No."
+_ABBREVIATED = re.compile(r"(?:[^\W\d_]\.)+|[A-Z][a-z]{0,2}\.")
+# At the end of a sentence only initials keep theirs.
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)+")
+_ENDINGS = ("'s", "’s", "ing", "ed", "es", "s")
+_SHORTEST_STEM = 4
+
+Kind = Literal["name", "word", "number", "verb", "article", "of", "and", "preposition", "auxiliary", "pronoun", "mark"]
+
+
+class Word(NamedTuple):
+    """A word, where it stands in its text, and its kind."""
+
+    text: str
+    start: int
+    end: int
+    kind: Kind
+
+    @property
+    def stem(self) -> str:
+        """Its lower case without an ending."""
+        return stem(self.text)
+
+
+class _Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    people: str
+    places: str
+    dates: str
+    numbers: str
+    origins: str
+    months: str
+    roles: dict[str, str]
+
+
+LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=_Lists)
+MONTHS = {name: number for number, name in enumerate(LISTS.months.split(), 1)}
+_FUNCTION = function_words()
+_ARTICLES = frozenset(("a", "an", "the"))
+_ASKING = frozenset(
+    [
+        "also",
+        "but",
+        "did",
+        "do",
+        "does",
+        "how",
+        "many",
+        "much",
+        "not",
+        "or",
+        "that",
+        "this",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+    ]
+)
+
+
+def words(text: str) -> list[Word]:
+    """Return the words and marks of a text."""
+    found = []
+    last = len(text.rstrip())
+    for match in _WORD.finditer(text):
+        word, start, end = match[0], match.start(), match.end()
+        kept = _INITIALS if end == last else _ABBREVIATED
+        if len(word) > 1 and word[-1] == "." and not kept.fullmatch(word):
+            found += [Word(word[:-1], start, end - 1, _kind(word[:-1])), Word(".", end - 1, end, "mark")]
+        else:
+            found.append(Word(word, start, end, _kind(word)))
+    return found
+
+
+def _kind(word: str) -> Kind:
+    lower = word.lower()
+    if not word[0].isalnum():
+        return "mark"
+    if lower in _ARTICLES:
+        return "article"
+    if lower == "of":
+        return "of"
+    if lower == "and":
+        return "and"
+    for kind, listed in (("preposition", "prepositions"), ("auxiliary", "auxiliaries"), ("pronoun", "pronouns")):
+        if lower in _FUNCTION[listed]:
+            return kind  # type: ignore[return-value]
+    if word[0].isdigit():
+        return "number"
+    if word[0].isupper():
+        return "name"
+    verb = lower in _FUNCTION["past_tenses"] or lower in _FUNCTION["verbs"] or (lower.endswith("ed") and len(lower) > 4)
+    return "verb" if verb else "word"
+
+
+def stem(word: str) -> str:
+    """Return a word in lower case without an English ending."""
+    word = word.lower().rstrip(".'’")
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word[: -len(ending)]
+    return word
+
+
+def content_stems(found: Sequence[Word]) -> frozenset[str]:
+    """Return the stems of the words that carry content."""
+    return frozenset(
+        word.stem
+        for word in found
+        if word.kind in ("name", "word", "number", "verb") and word.text.lower() not in _ASKING
+    )

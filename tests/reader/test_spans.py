@@ -1,0 +1,307 @@
+"""Answers as spans of the evidence: what may be one, which of two was first, and that no answer stands nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytrace.methods.baselines import Rag
+from pytrace.models import registry
+from pytrace.models.language_model import ContinuationScore, LanguageModel
+from pytrace.models.llama.llama_cpp import LlamaCppModel
+from pytrace.models.scripted import ScriptedModel
+from pytrace.reader.answers import Reader, normalise_answer
+from pytrace.reader.evidence import all_documents
+from pytrace.reader.places import answer_places
+from pytrace.reader.readers import make_reader
+from pytrace.reader.spans.candidates import find_spans, read_entries
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, life
+from pytrace.reader.spans.features import candidates, shape_of
+from pytrace.reader.spans.question import read_question
+from pytrace.reader.spans.reader import MOST_CANDIDATES, MOST_TOKENS, SpanReader
+from pytrace.reader.spans.weights import SpanWeights, shipped_weights
+from pytrace.reader.spans.words import words
+from pytrace.records import AnswerPlace, Document, Evidence
+
+FORT = Document(
+    "fort", "Fort Kongenstein", ("Fort Kongenstein was a Danish trading fort located in Ada Foah, built in 1783.",)
+)
+TOWN = Document(
+    "town",
+    "Ada Foah",
+    ("Ada Foah is a town on the coast.", "It lies in the Greater Accra Region of Ghana, 40 km from Tema."),
+)
+FILMS = (
+    Document("one", "The Old Mill (film)", ("The Old Mill is a film directed by Ann Reed.",)),
+    Document("two", "Sea Walls", ("Sea Walls is a 1931 film by director Bo Ek.",)),
+    Document("ann", "Ann Reed", ("Ann Reed (3 May 1901 – 9 June 1980) was an English director.",)),
+    Document("bo", "Bo Ek", ("Bo Ek (born 12 March 1899) is a Swedish director.",)),
+)
+
+
+def entries_of(documents: Sequence[Document]) -> tuple[str, ...]:
+    return all_documents(documents).context
+
+
+class Preferring(ScriptedModel):
+    """A model that likes some texts, and all others alike; it counts a token a word."""
+
+    def __init__(self, *liked: str) -> None:
+        super().__init__()
+        self.liked = liked
+        self.asked: list[Sequence[str]] = []
+
+    def _score_continuations(self, _: Any, continuations: Any) -> list[list[ContinuationScore]]:
+        self.asked += continuations
+        return [
+            [ContinuationScore(np.array([-1.0 if text.strip() in self.liked else -20.0])) for text in texts]
+            for texts in continuations
+        ]
+
+
+def texts_of(entries: Sequence[str]) -> list[str]:
+    sentences = read_entries(entries)
+    return [entries[sentences[span.sentence].entry][span.start : span.end] for span in find_spans(sentences)]
+
+
+def test_names_dates_numbers_and_phrases_are_found_and_no_name_is_cut() -> None:
+    found = set(texts_of(entries_of([FORT, TOWN])))
+    assert {"Fort Kongenstein", "Danish", "trading fort", "Danish trading fort", "Ada Foah", "1783"} <= found
+    assert {"Greater Accra Region", "Greater Accra Region of Ghana", "Ghana", "40 km", "Tema", "coast", "town"} <= found
+    assert not {"Kongenstein", "Accra Region", "Greater Accra", "Ada", "Foah", "in 1783", "Ghana,", "the", "It"} & found
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["<Ada Foah; located in; Greater Accra Region>", "[Ada Foah] It has 3 churches.", "A plain text of Tema.", ""],
+)
+def test_every_span_stands_where_it_says(entry: str) -> None:
+    for sentence in read_entries([entry]):
+        assert entry[sentence.start : sentence.start + len(sentence.text)] == sentence.text
+        for word in sentence.words:
+            assert sentence.text[word.start : word.end] == word.text
+    assert all(text == text.strip() and text in entry for text in texts_of([entry]))
+
+
+def test_of_a_triple_head_and_tail_may_be_answers() -> None:
+    assert texts_of(["<Ada Foah; located in; Greater Accra Region>"]) == ["Ada Foah", "Greater Accra Region"]
+
+
+def test_white_space_within_a_sentence_does_not_move_a_span() -> None:
+    entry = "[Tema] Tema  lies\nin   Ghana. It was\nbuilt in 1960."
+    assert {"Ghana", "1960", "Tema"} <= set(texts_of([entry]))
+
+
+def test_other_languages_have_stretches_of_words_or_characters() -> None:
+    german = "[Berlin] Berlin wurde 1237 erstmals urkundlich erwähnt, nachdem Kaufleute dort siedelten."
+    assert {"1237", "erstmals urkundlich", "Kaufleute"} <= set(texts_of([german]))
+    japanese = "[東京] 東京は日本の首都である。"
+    assert {"日本", "首都"} <= set(texts_of([japanese]))
+
+
+def test_texts_of_any_shape_are_read_in_bounded_time() -> None:
+    for text in (
+        "(" * 3000,
+        "a " * 20_000,
+        "A" * 20_000,
+        "\x00 \ud800 é" * 500,
+        "«" + "1," * 5000,
+        "[" * 4000,
+        "<a; b; " * 2000,
+    ):
+        assert isinstance(candidates("Who is A?", [text]), list)
+    assert candidates("", []) == []
+    assert candidates("???", ["...", "[] "]) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "head"),
+    [
+        ("Who wrote Faust?", "person", ""),
+        ("Which film director was born in Rome?", "person", "director"),
+        ("When did it open?", "date", ""),
+        ("In which city does she live?", "place", "city"),
+        ("What is the population of Bonn?", "number", "population"),
+        ("How many rooms are there?", "number", ""),
+        ("What nationality is the director of Sea Walls?", "origin", "nationality"),
+        ("Are both films French?", "yes-no", ""),
+        ("Was Ann Reed or Bo Ek born first?", "other", ""),
+        ("What is the date of birth of Bo Ek?", "date", "date"),
+        ("Is it so or not?", "yes-no", ""),
+        ("", "other", ""),
+    ],
+)
+def test_what_a_question_asks_for(question: str, kind: str, head: str) -> None:
+    assert read_question(question)[:2] == (kind, head)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("12 March 1899", "date"),
+        ("May 1901", "date"),
+        ("1899", "year"),
+        ("40", "number"),
+        ("40 km", "quantity"),
+        ("Danish", "origin"),
+        ("Tema", "name of one word"),
+        ("Ada Foah", "name of two words"),
+        ("Greater Accra Region", "name"),
+        ("town of Ada", "partly a name"),
+        ("trading fort", "words"),
+        ("", "part"),
+    ],
+)
+def test_what_a_span_looks_like(text: str, shape: str) -> None:
+    assert shape_of(words(text)) == shape
+
+
+@pytest.mark.parametrize(
+    ("question", "chosen"),
+    [
+        ("Who was born first, Ann Reed or Bo Ek?", 3),
+        ("Who is younger, Ann Reed or Bo Ek?", 2),
+        ("Which film has the director who was born later, The Old Mill or Sea Walls?", 0),
+        ("Which film has the director who died first, The Old Mill or Sea Walls?", None),  # one may live
+        ("Which film was released first, The Old Mill or Sea Walls?", None),  # of one nobody tells
+        ("Who lived longer, Ann Reed or Bo Ek?", None),
+        ("Which film is longer, The Old Mill or Sea Walls?", None),
+        ("Who was born first?", None),
+        ("Was Ann Reed born earlier or later than Bo Ek?", None),
+    ],
+)
+def test_which_of_two_by_their_dates(question: str, chosen: int | None) -> None:
+    entries = [Entry(document.title, document.sentences) for document in FILMS]
+    assert earlier_or_later(question, entries) == chosen
+    for order in ((1, 0, 2, 3), (3, 2, 1, 0)):
+        turned = earlier_or_later(question, [entries[place] for place in order])
+        assert (None if turned is None else order[turned]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "birth", "death"),
+    [
+        ("Bo (born March 12, 1899 in Lund) is a man.", (1899, 3, 12), None),
+        ("Bo (12 March 1899, Lund – 9 June 1980) was a man.", (1899, 3, 12), (1980, 6, 9)),
+        ("Bo (née Ek (of Lund); 1899 – 1980) was.", (1899, 0, 0), (1980, 0, 0)),
+        ("Bo (died 1980) was a man.", None, (1980, 0, 0)),
+        ("Bo was born in Lund in May 1899. He died on 9 June 1980.", (1899, 5, 0), (1980, 6, 9)),
+        ("Bo is a film of 1931.", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_dates_of_a_life(text: str, birth: Any, death: Any) -> None:
+    assert life(text) == (birth, death)
+
+
+def test_dates_are_compared_as_exactly_as_both_are_told() -> None:
+    entries = [Entry("A", ["A (born 1899) is a man."]), Entry("B", ["B (born 12 March 1899) is a man."])]
+    assert earlier_or_later("Who is older, A or B?", entries) is None
+
+
+def test_the_model_chooses_among_the_likeliest_and_the_answer_has_its_places() -> None:
+    model = Preferring("Greater Accra Region")
+    question = "In which region is the town in which Fort Kongenstein is located?"
+    (reading,) = SpanReader(model).read([question], [all_documents([FORT, TOWN])])
+    assert reading.text == "Greater Accra Region"
+    assert reading.probability is not None
+    assert reading.probability > 0.99
+    context = entries_of([FORT, TOWN])
+    assert [context[entry][start:end] for entry, start, end in reading.places] == ["Greater Accra Region"]
+    assert len(model.asked) == 1
+    assert len(model.asked[0]) <= MOST_CANDIDATES
+    assert sum(model.count_tokens(text.strip()) + 1 for text in model.asked[0]) <= MOST_TOKENS
+    assert all(text.startswith(" ") and text.endswith("\n") for text in model.asked[0])
+
+
+def test_yes_and_no_are_asked_for_by_a_question_that_can_have_no_other_answer() -> None:
+    model = Preferring("no")
+    (reading,) = SpanReader(model).read(["Are both films French?"], [all_documents(FILMS)])
+    assert (reading.text, reading.places, list(model.asked[0])) == ("no", (), [" yes\n", " no\n"])
+
+
+def test_of_two_the_dates_decide_before_the_model() -> None:
+    model = Preferring("Ann Reed")
+    (reading,) = SpanReader(model).read(["Who was born first, Ann Reed or Bo Ek?"], [all_documents(FILMS)])
+    assert reading.text == "Bo Ek"
+
+
+def test_without_evidence_the_model_writes_itself() -> None:
+    model = ScriptedModel(["  Lund.\n"])
+    nothing = Evidence("none", (), ())
+    (reading,) = SpanReader(model).read(["Where was Bo Ek born?"], [nothing])
+    assert (reading.text, reading.probability) == ("Lund", None)
+
+
+def test_evidence_without_any_candidate_has_no_answer() -> None:
+    (reading,) = SpanReader(Preferring()).read(["Who is it?"], [Evidence("documents", ("...",), ("a",))])
+    assert (reading.text, reading.probability) == ("", None)
+
+
+def test_of_an_entry_that_was_cut_only_true_places_are_told() -> None:
+    context = ("[Tema] It lies\n in  Ghana. " + "It has a harbour of some size. " * 40,)
+    model = Preferring("Ghana")
+    model.context_tokens = 240
+    (reading,) = SpanReader(model, demonstrations=0).read(["Where is Tema?"], [Evidence("documents", context, ("tema",))])
+    assert (reading.text, reading.left_out) == ("Ghana", 1)
+    assert all(context[entry][start:end] == "Ghana" for entry, start, end in reading.places)
+
+
+def test_readers_have_names_and_keep_their_settings_with_another_model() -> None:
+    model: LanguageModel = Preferring("Tema")
+    reader = make_reader(model, "span", demonstrations=3)
+    assert isinstance(reader, SpanReader)
+    other = reader.with_model(Preferring("Ghana"))
+    assert isinstance(other, SpanReader)
+    assert other._settings == reader._settings
+    assert type(make_reader(model, "free")) is Reader
+    answer = Rag(model, reading="span").answer(["Where does Ada Foah lie?"], [[TOWN]])[0]
+    assert answer.text == "Tema"
+    assert answer.places == (AnswerPlace("town", 1, 57, 61),)
+    assert TOWN.sentences[1][57:61] == "Tema"
+
+
+def test_places_are_found_in_titles_triples_and_joined_passages() -> None:
+    evidence = all_documents([FORT, TOWN])
+    at = evidence.context[1].index("Ada Foah")
+    assert answer_places([(1, at, at + 8)], evidence, [FORT, TOWN]) == (AnswerPlace("town", -1, 0, 8),)
+    assert answer_places([(1, at, at + 8)], evidence, [FORT]) == ()
+
+
+def test_weights_are_of_known_features_alone() -> None:
+    weights = shipped_weights()
+    assert set(weights.model) == {"prior", "log-probability", "mean log-probability"}
+    known = {
+        name for one in candidates("Which city lies on the coast?", entries_of([FORT, TOWN])) for name in one.features
+    }
+    assert len(known & set(weights.features)) > 30
+    assert all(np.isfinite(list(weights.features.values())))
+    assert SpanWeights({"a": 2.0}, {}).prior({"a": 3.0, "b": 1.0}) == 6.0
+
+
+@pytest.mark.models
+def test_every_answer_of_the_tiny_model_stands_in_the_evidence(tiny_models: dict[registry.Role, Path]) -> None:
+    questions = [
+        "In which region is the town in which Fort Kongenstein is located?",
+        "When was Fort Kongenstein built?",
+        "Who directed The Old Mill?",
+        "Is Ada Foah a town?",
+    ]
+    documents = [[FORT, TOWN], [FORT, TOWN], list(FILMS), [FORT, TOWN]]
+    with LlamaCppModel(tiny_models["language-model"], style="plain", context=2048, threads=1) as model:
+        before = model.usage.evaluated_tokens
+        free = Reader(model, demonstrations=2).read(questions, [all_documents(some) for some in documents])
+        written = model.usage.evaluated_tokens - before
+        answers = Rag(model, reader_demonstrations=2, reading="span").answer(questions, documents)
+        scored = model.usage.evaluated_tokens - before - written
+    assert len(free) == len(answers)
+    assert scored < written + len(questions) * MOST_TOKENS
+    for answer, some in zip(answers, documents, strict=True):
+        told = {normalise_answer(text) for document in some for text in (document.title, document.text)}
+        assert answer.text in ("yes", "no") or any(normalise_answer(answer.text) in text for text in told)
+        assert answer.places or answer.text in ("yes", "no")
+    assert answers[1].text == "1783"
