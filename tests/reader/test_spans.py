@@ -246,7 +246,9 @@ def test_of_an_entry_that_was_cut_only_true_places_are_told() -> None:
     context = ("[Tema] It lies\n in  Ghana. " + "It has a harbour of some size. " * 40,)
     model = Preferring("Ghana")
     model.context_tokens = 240
-    (reading,) = SpanReader(model, demonstrations=0).read(["Where is Tema?"], [Evidence("documents", context, ("tema",))])
+    (reading,) = SpanReader(model, demonstrations=0).read(
+        ["Where is Tema?"], [Evidence("documents", context, ("tema",))]
+    )
     assert (reading.text, reading.left_out) == ("Ghana", 1)
     assert all(context[entry][start:end] == "Ghana" for entry, start, end in reading.places)
 
