@@ -61,7 +61,7 @@ class Row(NamedTuple):
 def read_sets(data: Path, limit: int | None) -> dict[str, list[Row]]:
     """Read every set."""
     sets: dict[str, list[Row]] = {}
-    for name, file in (("advhotpot", "advhotpot-dev"), (ONLY_TESTED, "ircot-hotpotqa")):
+    for name, file in (("advhotpot", "advhotpot10-dev"), (ONLY_TESTED, "ircot-hotpotqa")):
         rows = []
         for one in read_questions(data / "multihop" / f"{file}.jsonl", limit=limit):
             gold = [document for document in one.documents if document.id in one.supporting_documents] or one.documents
