@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
+from pytrace.certify.claims.evaluation import calibration_error
 from pytrace.documents.sentences import split_sentences
 from pytrace.engine import load
 from pytrace.evaluation.data.datasets import read_questions
@@ -204,6 +205,8 @@ def main() -> None:
     )
     all_free: list[float] = []
     all_span: list[float] = []
+    sure: list[float] = []
+    right: list[float] = []
     for name, rows in sets.items():
         others = [other for other in learned_from if other != name]
         weights = learn_model([pair for other in others for pair in zip(sets[other], ranked[other], strict=True)])
@@ -227,10 +230,14 @@ def main() -> None:
         )
         all_free += scores(rows, free)[1].tolist()
         all_span += scores(rows, texts)[1].tolist()
+        told = [probability(found, weights) for found in ranked[name]]
+        sure += told
+        right += scores(rows, texts)[0].tolist()
     test = paired_bootstrap(all_span, all_free)
     print(
         f"all: F1 {np.mean(all_free):.1f} free, {np.mean(all_span):.1f} span, {test.difference:+.1f} ({test.low:.1f} to {test.high:.1f}), p = {test.p_value}"
     )
+    print(reliability(np.array(sure), np.array(right) / 100))
     if given.write:
         features = learn_features([row for name in learned_from for row in sets[name]])
         final = learn_model([pair for name in learned_from for pair in zip(sets[name], ranked[name], strict=True)])
@@ -247,6 +254,24 @@ def best_text(found: Sequence[Ranked], weights: Mapping[str, float]) -> str:
         if found
         else ""
     )
+
+
+def probability(found: Sequence[Ranked], weights: Mapping[str, float]) -> float:
+    """Return the probability of the best candidate among those that were scored."""
+    told = SpanWeights({}, dict(weights))
+    totals = np.array([told.total(one.prior, one.log_probability, one.tokens) for one in found] or [0.0])
+    return float(1 / np.exp(totals - totals.max()).sum()) if found else 0.0
+
+
+def reliability(sure: Floats, right: Floats) -> str:
+    """Word how far probabilities are to be trusted: Brier score, calibration error, and EM of the surest tenths to all."""
+    order = np.argsort(-sure, kind="stable")
+    shares = ", ".join(
+        f"{percent} %: {100 * right[order][: max(1, len(order) * percent // 100)].mean():.1f}"
+        for percent in (10, 25, 50, 75, 100)
+    )
+    brier = float(((sure - right) ** 2).mean())
+    return f"Brier score {brier:.3f}, calibration error {calibration_error(right > 0, sure):.3f}; EM of the surest {shares}"
 
 
 if __name__ == "__main__":
