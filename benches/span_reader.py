@@ -271,7 +271,7 @@ def reliability(sure: Floats, right: Floats) -> str:
         for percent in (10, 25, 50, 75, 100)
     )
     brier = float(((sure - right) ** 2).mean())
-    return f"Brier score {brier:.3f}, calibration error {calibration_error(right > 0, sure):.3f}; EM of the surest {shares}"
+    return f"Brier score {brier:.3f}, calibration error {calibration_error(sure, right > 0):.3f}; EM of the surest {shares}"
 
 
 if __name__ == "__main__":
