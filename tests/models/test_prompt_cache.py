@@ -69,6 +69,12 @@ def test_what_does_not_last_is_not_kept(random_gguf: Path, tmp_path: Path) -> No
     assert kept_files(tmp_path) == []
 
 
+def test_what_memory_has_no_room_for_is_not_written_either(random_gguf: Path, tmp_path: Path) -> None:
+    with opened(random_gguf, None) as plain, opened(random_gguf, tmp_path, swap_bytes=1000) as model:
+        assert asked(model, "fifteen")[0][0][0].text == asked(plain, "fifteen")[0][0][0].text
+    assert kept_files(tmp_path) == []
+
+
 def test_demonstrations_that_do_not_fit_are_dropped_as_without_a_cache(random_gguf: Path, tmp_path: Path) -> None:
     long = "fifteen " * 15
     written = []

@@ -15,7 +15,7 @@ from pytrace.models.language_model import ContinuationScore, LanguageModel
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.answers import Reader, normalise_answer
-from pytrace.reader.evidence import all_documents
+from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import make_reader
 from pytrace.reader.spans.candidates import find_spans, read_entries
@@ -25,7 +25,7 @@ from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.reader import MOST_CANDIDATES, MOST_TOKENS, SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
 from pytrace.reader.spans.words import words
-from pytrace.records import AnswerPlace, Document, Evidence
+from pytrace.records import AnswerPlace, Chain, Document, Evidence, Origin, Triple
 
 FORT = Document(
     "fort", "Fort Kongenstein", ("Fort Kongenstein was a Danish trading fort located in Ada Foah, built in 1783.",)
@@ -267,14 +267,38 @@ def test_readers_have_names_and_keep_their_settings_with_another_model() -> None
     assert TOWN.sentences[1][57:61] == "Tema"
 
 
-def test_places_are_found_in_titles_triples_and_joined_passages() -> None:
+def test_places_are_found_in_titles_and_in_documents_that_are_there() -> None:
     evidence = all_documents([FORT, TOWN])
     at = evidence.context[1].index("Ada Foah")
     assert answer_places([(1, at, at + 8)], evidence, [FORT, TOWN]) == (AnswerPlace("town", -1, 0, 8),)
     assert answer_places([(1, at, at + 8)], evidence, [FORT]) == ()
 
 
-def test_weights_are_of_known_features_alone() -> None:
+def test_places_of_passages_that_were_joined_are_of_the_passage_that_has_the_sentence() -> None:
+    passages = [
+        Document("d#1", "Tema", ("Tema lies in Ghana.",), origin=Origin("d", "Tema", start=0, end=19, sentences=(0,))),
+        Document(
+            "d#2", "Tema", ("It was built in 1960.",), origin=Origin("d", "Tema", start=20, end=41, sentences=(20,))
+        ),
+    ]
+    evidence = all_documents(passages)
+    (entry,) = evidence.context
+    at = entry.index("1960")
+    assert answer_places([(0, at, at + 4)], evidence, passages) == (AnswerPlace("d#2", 0, 16, 20),)
+
+
+def test_places_of_a_triple_are_in_the_sentence_that_supports_it_or_the_title() -> None:
+    triple = Triple("Ada Foah", "region", "Greater Accra Region", "town", 1)
+    evidence = triple_evidence([Chain((triple,), (0.0,), 0.0, finished=False)])
+    (entry,) = evidence.context
+    head, tail = ((0, entry.index(text), entry.index(text) + len(text)) for text in (triple.head, triple.tail))
+    assert answer_places([tail], evidence, [TOWN]) == (AnswerPlace("town", 1, 15, 35),)
+    assert TOWN.sentences[1][15:35] == triple.tail
+    assert answer_places([head], evidence, [TOWN]) == (AnswerPlace("town", -1, 0, 8),)
+    assert answer_places([head, tail], evidence, []) == ()
+
+
+def test_the_shipped_weights_weigh_what_is_found() -> None:
     weights = shipped_weights()
     assert set(weights.model) == {"prior", "log-probability", "mean log-probability"}
     known = {

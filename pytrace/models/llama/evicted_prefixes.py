@@ -37,10 +37,10 @@ class EvictedPrefixes:
             self._kept.clear()
             self.bytes = 0
 
-    def put(self, tokens: Tokens, state: State) -> None:
-        """Keep the state of a prefix, in place of those that it continues."""
+    def put(self, tokens: Tokens, state: State) -> bool:
+        """Keep the state of a prefix, in place of those that it continues; false if there is no room for it."""
         if state.nbytes > self.budget:
-            return
+            return False
         with self._lock:
             for key, (known, _) in list(self._kept.items()):
                 if common_prefix(known, tokens) == len(known):
@@ -49,6 +49,7 @@ class EvictedPrefixes:
             self.bytes += state.nbytes
             while self.bytes > self.budget:
                 self._remove(next(iter(self._kept)))
+        return True
 
     def knows(self, tokens: Tokens) -> bool:
         """Whether a prefix is kept, by itself or as a part of a longer one."""

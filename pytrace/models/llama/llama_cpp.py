@@ -217,10 +217,10 @@ class LlamaCppModel(BaseModel, Closing):
             tokens = first[: common_prefix(first, second)]
             if EVICTED_TOKENS <= len(tokens) < self.context_tokens:
                 state = self._prompt_cache.load(tokens)
-                if state is None:
-                    state = self._scheduler.evaluate(tokens)
-                    self._prompt_cache.save(tokens, state)
-                self._scheduler.keep(tokens, state)
+                if state is not None:
+                    self._scheduler.keep(tokens, state)
+                elif self._scheduler.keep(tokens, state := self._scheduler.evaluate(tokens)):
+                    self._prompt_cache.save(tokens, state)  # else no process of these settings could use it
             self._at_hand.add(key)
 
     def _generate(self, call: GenerationRequest) -> list[list[Completion]]:

@@ -22,7 +22,7 @@ from pytrace.models.llama.prefix_trie import Tokens
 from pytrace.storage.array_file import ArrayFile, write_arrays
 
 _SUFFIX = ".prefix"
-# Keys and values take 11 kB (SmolLM2-135M) to 512 kB (Llama 2 7B) a token; so many bytes hold all that a few models are asked with.
+# Keys and values take 23 kB (SmolLM2-135M) to 512 kB (Llama 2 7B) a token; so many bytes hold all that a few models are asked with.
 MOST_BYTES = 1 << 30
 _ABANDONED = 3600.0  # seconds after which nobody writes a file any more
 

@@ -124,9 +124,9 @@ class Scheduler:
         self._run(Job(1, current_request(), counted=False), [task])
         return states[0]
 
-    def keep(self, tokens: Tokens, state: State) -> None:
-        """Have the keys and values of a prefix at hand for prompts that begin with it, if there is room for them."""
-        self._evicted.put(tokens, state)
+    def keep(self, tokens: Tokens, state: State) -> bool:
+        """Have the keys and values of a prefix at hand for prompts that begin with it; false if there is no room for them."""
+        return self._evicted.put(tokens, state)
 
     def _run(self, job: Job, tasks: list[Task]) -> None:
         self._runtime.check_open()

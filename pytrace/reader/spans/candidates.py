@@ -136,7 +136,7 @@ def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
             if found[last].kind == "mark":
                 break
             yield _span(number, sentence, first, last + 1)
-        if _SPACELESS.match(opening.text):
+        if _SPACELESS.match(opening.text):  # all of it is one of the words above
             for start in range(len(opening.text)):
                 for end in range(start + 1, min(start + MOST_WORDS, len(opening.text) + (start > 0))):
                     at = sentence.start + opening.start
