@@ -338,7 +338,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     `context_tokens` counts the tokens of the evidence that the reader saw. `deterministic` tells how the model ran: true if
     the same call gives the same numbers to the last bit. `places` tells where an answer stands that was taken out of the evidence, and
-    `probability` how likely it is among what it was chosen from; a reader that writes freely knows neither.
+    `probability` how likely it is right; a reader that writes freely knows neither.
     """
 
     question: str

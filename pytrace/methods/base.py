@@ -201,7 +201,7 @@ def make_answers(
             evidence=seen,
             usage={stage: usage.scaled(share) for stage, usage in stages.usage.items()},
             seconds={stage: seconds * share for stage, seconds in stages.seconds.items()},
-            notes=_notes(seen, reading.left_out),
+            notes=_notes(seen, reading),
             context_tokens=reading.context_tokens,
             deterministic=stages.deterministic,
             places=answer_places(reading.places, seen, of_question),
@@ -216,16 +216,18 @@ def noted(answer: Answer, *notes: str) -> Answer:
     return msgspec.structs.replace(answer, notes=(*answer.notes, *notes))
 
 
-def _notes(evidence: Evidence, left_out: int) -> tuple[str, ...]:
-    """Say what a reader of the answer should know: no evidence, or a context that did not fit."""
-    # Where a method is to have no context, its absence is no news.
-    if evidence.kind == "none":
-        return ()
+def _notes(evidence: Evidence, reading: Reading) -> tuple[str, ...]:
+    """Say what a reader of the answer should know: an answer withheld, no evidence, or a context that did not fit."""
     notes = []
-    if not evidence.context:
+    if reading.withheld is not None:
+        likely = "" if reading.probability is None else f", right with probability {reading.probability:.2f}"
+        notes.append(f"not likely enough to be given: {reading.withheld!r}{likely}")
+    if evidence.kind == "none":  # where a method is to have no context, its absence is no news
+        return tuple(notes)
+    if not evidence.context and reading.withheld is None:
         notes.append("no evidence was found; the answer is the model's own")
-    if left_out:
-        notes.append(f"{left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
+    if reading.left_out:
+        notes.append(f"{reading.left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
     return tuple(notes)
 
 

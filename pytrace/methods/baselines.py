@@ -5,35 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from pytrace.methods.base import Count, Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
+from pytrace.methods.base import Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
 from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder, required
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
-from pytrace.reader.readers import ReaderName, make_reader
+from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.retrieval import RetrieverName
 
 
-class RagSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Every choice of the vanilla RAG."""
-
-    # Short answers shown to the reader.
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
-
-
-class RetrievalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RetrievalSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of a RAG that retrieves."""
 
     # How many documents the reader sees.
     top: Positive = 5
-    # Short answers shown to the reader.
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
 
 
 class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,11 +33,11 @@ class Rag(Method):
     """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG)."""
 
     def __init__(
-        self, model: LanguageModel, *, reader_demonstrations: int = 0, reading: ReaderName = "free", name: str = "rag"
+        self, model: LanguageModel, settings: ReaderSettings | None = None, *, name: str = "rag"
     ) -> None:
         self.name = name
         self._model = model
-        self._reader = make_reader(model, reading, demonstrations=reader_demonstrations)
+        self._reader = make_reader(model, settings or ReaderSettings())
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         del questions, stages
@@ -81,7 +66,7 @@ class RetrievalRag(Method):
         self._model = model
         whole = isinstance(self.settings, DenseSettings) and self.settings.whole_documents
         self._rank = rank or rank_by(retriever, encoder, whole_documents=whole, search=search)
-        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         with stages.stage("retrieve"):
@@ -94,13 +79,8 @@ GOLD = "gold"
 
 def _make(parts: Parts, settings: Any, name: str) -> Method:
     retriever: Any = name.partition(":")[0]
-    if isinstance(settings, RagSettings):
-        return Rag(
-            parts.model,
-            reader_demonstrations=settings.reader_demonstrations,
-            reading=settings.reading,
-            name=name,
-        )
+    if not isinstance(settings, RetrievalSettings):
+        return Rag(parts.model, settings, name=name)
     if retriever == "cross-encoder":
         rank = rank_by_cross_encoder(required(parts.cross_encoder))
         return RetrievalRag(parts.model, None, settings, name=name, rank=rank)
@@ -110,8 +90,8 @@ def _make(parts: Parts, settings: Any, name: str) -> Method:
 
 
 _ROWS: tuple[tuple[str, Any, str], ...] = (
-    ("rag", RagSettings, "answer from all documents, in their order"),
-    (GOLD, RagSettings, "answer from the documents that support the gold answer ('eval' alone knows them)"),
+    ("rag", ReaderSettings, "answer from all documents, in their order"),
+    (GOLD, ReaderSettings, "answer from the documents that support the gold answer ('eval' alone knows them)"),
     ("bm25", RetrievalSettings, "answer from the first documents by words (BM25)"),
     ("dense", DenseSettings, "answer from the first documents by vectors"),
     ("rrf", DenseSettings, "answer from the first documents by the ranks of words and vectors together"),
@@ -122,7 +102,7 @@ _ROWS: tuple[tuple[str, Any, str], ...] = (
     ),
 )
 for _name, _settings, _summary in _ROWS:
-    _method = Rag if _settings is RagSettings else RetrievalRag
+    _method = Rag if _settings is ReaderSettings else RetrievalRag
     _needs: set[Need] = {"documents", "cross-encoder"} if _name == "cross-encoder" else {"documents"}
     # A small model answers at length unless it is shown short answers.
     _small = _settings(reader_demonstrations=4)

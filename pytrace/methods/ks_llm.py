@@ -35,7 +35,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import document_text
-from pytrace.reader.readers import ReaderName, make_reader
+from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Document, Evidence, TextUnit, Unit, WrittenTriples
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.nearest_sentences import nearest_sentences
@@ -56,7 +56,7 @@ GENERATED = "generated"
 _TITLE = "Background"
 
 
-class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; the defaults are the paper's where it names one."""
 
     # k, the sentences that are selected (section 4.4).
@@ -73,10 +73,6 @@ class KsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     triple_demonstrations: Count = 3
     # The longest text that the model writes on the way: the triples of a question, or a thought.
     generated_tokens: Positive = 160
-    # Short answers shown to the reader.
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
     # Labelled rationales shown before a thought of "cot-doc"; the paper's is zero-shot (section 4.2).
     rationale_demonstrations: Count = 0
 
@@ -116,7 +112,7 @@ class KnowledgeSelection(Method):
             most=self.settings.triples,
             max_tokens=self.settings.generated_tokens,
         )
-        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings)
         self._thinker = Thinker(
             model,
             demonstrations=self.settings.rationale_demonstrations,

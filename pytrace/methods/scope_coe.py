@@ -36,14 +36,14 @@ from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import document_text
-from pytrace.reader.readers import ReaderName, make_reader
+from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Coverage, Document, Evidence, Feature, FeatureCover
 from pytrace.retrieval import Retriever, RetrieverName, rank_each
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ScopeSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; the defaults are the paper's where it names one."""
 
     # What is retrieved and chosen: documents, or single sentences.
@@ -72,10 +72,6 @@ class ScopeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     grammar: bool = True
     # Labelled judgements shown to the model as judge.
     judge_demonstrations: Count = 0
-    # Short answers shown to the reader.
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
 
 
 class ScopeCoe(Method):
@@ -100,7 +96,7 @@ class ScopeCoe(Method):
         self._retriever = retriever
         self._extractor = extractor or make_feature_extractor(model, self.settings)
         self._judge = judge or make_judge(model, encoder, self.settings, cross_encoder)
-        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         """Note what no snippet holds, and where the order of retrieval had to do."""

@@ -63,7 +63,7 @@ class System(Method):
         self.name = name
         self._model = model
         self._settings = settings
-        self._reader = make_reader(model, settings.reading, demonstrations=settings.reader_demonstrations)
+        self._reader = make_reader(model, settings)
         self._corpus: dict[str, Document] | None = None
         with self._blamed("it was made"):
             self._system = system() if isinstance(system, type) else system

@@ -17,12 +17,12 @@ from pytrace.methods.ranking import Search, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
-from pytrace.reader.readers import ReaderName, make_reader
+from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Document, Reasoning
 from pytrace.retrieval import RetrieverName
 
 
-class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class IrcotSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Every choice of the method; steps and the most documents are the paper's."""
 
     # What ranks documents; the paper's is BM25.
@@ -37,10 +37,6 @@ class IrcotSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     demonstrations: Count = 3
     # The longest sentence, in tokens.
     max_tokens: Positive = 64
-    # Short answers shown to the reader.
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
 
 
 class _Search(msgspec.Struct):
@@ -73,7 +69,7 @@ class Ircot(Method):
         # Without an index a question has its own documents, and no more.
         self._own_documents = search is None
         self._thinker = Thinker(model, demonstrations=self.settings.demonstrations, max_tokens=self.settings.max_tokens)
-        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings)
 
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
         searches = list(map(_Search, questions, documents, questions))

@@ -17,7 +17,7 @@ from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import OpenTripleDemonstration, TripleDemonstration
-from pytrace.reader.readers import ReaderName, make_reader
+from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Unit
 from pytrace.triples.extraction import (
     DocumentExtractor,
@@ -34,7 +34,7 @@ from pytrace.triples.kg_generator import Labelled, LanguageModelExtractor
 UnitKind = Literal["triple", "sentence", "document"]
 
 
-class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class UnitSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where a method's units come from and how they are read."""
 
     # What chains are made of; sentences and documents are the paper's ablations and need no extraction.
@@ -56,10 +56,6 @@ class UnitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     grounding: Annotated[float, msgspec.Meta(ge=0, le=100)] = 80.0
     # Let the model write only tails that are spans of the text.
     spans: bool = False
-    # Short answers shown to the reader (the paper's reader is zero-shot).
-    reader_demonstrations: Count = 0
-    # How the answer is read: written by the model, or a span of the evidence.
-    reading: ReaderName = "free"
     # For TRACE-Doc: the most documents, all voted ones if None.
     reader_documents: Positive | None = None
 
@@ -95,7 +91,7 @@ class TripleMethod(Method, Generic[_Settings]):
         self._cross_encoder = cross_encoder
         self.extractor = make_extractor(model, encoder, self.settings)
         self.graph = graph if graph is not None else TripleStore(recipe=self.extractor.recipe)
-        self._reader = make_reader(model, self.settings.reading, demonstrations=self.settings.reader_demonstrations)
+        self._reader = make_reader(model, self.settings)
         self._prepare()
 
     @abstractmethod

@@ -43,17 +43,14 @@ def earlier_or_later(question: str, entries: Sequence[Entry]) -> int | None:
     longer, earliest, latest = (pattern.search(lower) is not None for pattern in (_LONGER, _EARLIEST, _LATEST))
     if not re.search(r"\bor\b", lower) or not (longer or earliest != latest):
         return None
-    asked = f" {normalise_answer(question)} "
-    named = [
-        number for number, entry in enumerate(entries) if any(f" {name} " in asked for name in names_of(entry.title))
-    ]
+    named = asked_about(question, entries)
     if len(named) != 2:
         return None
-    role = next((role for role in LISTS.roles if re.search(rf"\b{role}\b", lower)), None)
+    role = role_of(question)
     others = [entry for number, entry in enumerate(entries) if number not in named]
     values = []
     for number in named:
-        entry = entries[number] if role is None else _holder(role, entries[number], others)
+        entry = entries[number] if role is None else holder_of(role, entries[number], others)
         value = None if entry is None else _value(" ".join(entry.sentences), lower, of_person=role is not None)
         if value is None:
             return None
@@ -72,7 +69,19 @@ def names_of(title: str) -> list[str]:
     )
 
 
-def _holder(role: str, entry: Entry, others: Sequence[Entry]) -> Entry | None:
+def asked_about(question: str, entries: Sequence[Entry]) -> list[int]:
+    """Return which entries' titles a question names."""
+    asked = f" {normalise_answer(question)} "
+    return [number for number, entry in enumerate(entries) if any(f" {name} " in asked for name in names_of(entry.title))]
+
+
+def role_of(question: str) -> str | None:
+    """Return the role (director, author, …) by way of which a question compares, if there is one."""
+    lower = question.lower()
+    return next((role for role in LISTS.roles if re.search(rf"\b{role}s?\b", lower)), None)
+
+
+def holder_of(role: str, entry: Entry, others: Sequence[Entry]) -> Entry | None:
     """Return the entry about whoever directed (…) what an entry is about."""
     stems = LISTS.roles[role].split()
     said = [normalise_answer(sentence) for sentence in entry.sentences]

@@ -12,6 +12,7 @@ from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_ent
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, names_of
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
+from pytrace.reader.spans.yes_no import yes_features
 
 Features = dict[str, float]
 
@@ -35,9 +36,11 @@ class Scored(NamedTuple):
 
 
 def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
-    """Return every text that may be the answer, spans of one normal form as one."""
+    """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for."""
     asked = read_question(question)
     sentences = read_entries(entries)
+    if asked.kind == "yes-no":
+        return [Scored("yes", yes_features(question, _titled(sentences)), ()), Scored("no", {}, ())]
     view = _View(question, asked, sentences)
     found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
     for span in find_spans(sentences):
@@ -71,17 +74,11 @@ class _View:
         self._shared = [
             [word.kind != "mark" and word.stem in asked.stems for word in sentence.words] for sentence in sentences
         ]
-        count = max((sentence.entry for sentence in sentences), default=-1) + 1
-        entries = [Entry("", [])] * count
-        for sentence in sentences:
-            title, said = entries[sentence.entry]
-            entries[sentence.entry] = (
-                Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
-            )
+        entries = _titled(sentences)
         self._titles = [names_of(entry.title) for entry in entries]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
         self._texts = [f" {normalise_answer(' '.join([entry.title, *entry.sentences]))} " for entry in entries]
-        self._best_shared = [0] * count
+        self._best_shared = [0] * len(entries)
         for sentence, shared in zip(sentences, self._shared, strict=True):
             if not sentence.is_title:
                 self._best_shared[sentence.entry] = max(self._best_shared[sentence.entry], sum(shared))
@@ -140,6 +137,17 @@ class _View:
             features["head behind"] = any(heads[span.last : span.last + _BEHIND])
             features["head in the sentence"] = any(heads)
         return features
+
+
+def _titled(sentences: Sequence[Sentence]) -> list[Entry]:
+    """Return entries with their titles apart."""
+    entries = [Entry("", [])] * (max((sentence.entry for sentence in sentences), default=-1) + 1)
+    for sentence in sentences:
+        title, said = entries[sentence.entry]
+        entries[sentence.entry] = (
+            Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
+        )
+    return entries
 
 
 def _edge(word: Word) -> str:

@@ -3,7 +3,7 @@
 Candidates are found by rule (`candidates`), the likeliest 40 of them by what stands around them (`features`), and the language model
 scores all of these in one batch: the log-probability of the text and its end behind the evidence and the question, which is evaluated
 once. What weighs how much was learned (`weights.json`, docs/measurements.md). Which of two was earlier, later, older or younger is told by
-their dates where these are there.
+their dates where these are there, and whether two come from one country by the countries that their evidence names.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.answers import FittedContext, Reader, Reading
+from pytrace.reader.choosing import Chosen, ChoosingReader, as_answers
 from pytrace.reader.spans.features import Scored, candidates
-from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
-from pytrace.records import Evidence
 
 MOST_CANDIDATES = 40
 """That the language model scores, a question."""
 MOST_TOKENS = 250
 """Of these candidates together."""
-_YES_NO = (Scored("yes", {}, ()), Scored("no", {}, ()))
 
 
 class Ranked(NamedTuple):
@@ -37,8 +34,8 @@ class Ranked(NamedTuple):
     score: float
 
 
-class SpanReader(Reader):
-    """Answers from spans of the evidence; where there is no evidence at all, the model writes its own answer.
+class SpanReader(ChoosingReader):
+    """Answers from spans of the evidence.
 
     How well the model likes a span is its log-probability behind the prompt that it would write behind. `weights` are other ones than those
     that come with the package.
@@ -48,43 +45,31 @@ class SpanReader(Reader):
         super().__init__(model, **settings)
         self._weights = weights or shipped_weights()
 
-    def with_model(self, model: LanguageModel) -> SpanReader:
-        """Return the same reader with another model."""
-        return SpanReader(model, weights=self._weights, **self._settings)
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings, "weights": self._weights}
 
-    def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
-        """Answer every question with a span of its evidence, or yes or no."""
-        fitted, prompts = self._prompts(questions, evidence)
-        spanned = [number for number, shown in enumerate(fitted) if shown.entries]
-        free = [number for number, shown in enumerate(fitted) if not shown.entries]
-        readings: dict[int, Reading] = dict(
-            zip(
-                free,
-                self._write([prompts[number] for number in free], [fitted[number] for number in free]),
-                strict=True,
-            )
-        )
-        ranked = self.rank(
-            [questions[number] for number in spanned],
-            [fitted[number].entries for number in spanned],
-            [prompts[number] for number in spanned],
-        )
-        for number, candidates_ in zip(spanned, ranked, strict=True):
-            readings[number] = self._reading(candidates_, fitted[number], evidence[number].context)
-        return [readings[number] for number in range(len(questions))]
+    def choose(
+        self, questions: Sequence[str], entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]
+    ) -> list[Chosen]:
+        """Choose the best candidate of every question."""
+        ranked = self.rank(questions, entries, prompts)
+        return [
+            self._chosen("span", question, shown, one)
+            for question, shown, one in zip(questions, entries, ranked, strict=True)
+        ]
 
     def rank(
         self, questions: Sequence[str], entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]
     ) -> list[list[Ranked]]:
         """Score the likeliest candidates of every question, all in one call; the best first."""
         chosen = [self.candidates(question, shown) for question, shown in zip(questions, entries, strict=True)]
-        plain = getattr(self.model, "style", "plain") == "plain"
-        scores = self.model.score_continuations(
-            prompts,
-            [[f" {one.text}\n" if plain else one.text for one, _ in some] for some in chosen],
-        )
+        return self._rank(chosen, prompts)
+
+    def _rank(self, chosen: Sequence[Sequence[tuple[Scored, float]]], prompts: Sequence[Prompt]) -> list[list[Ranked]]:
+        texts = [as_answers(self.model, [one.text for one, _ in some]) for some in chosen]
         ranked = []
-        for some, row in zip(chosen, scores, strict=True):
+        for some, row in zip(chosen, self.model.score_continuations(prompts, texts), strict=True):
             found = [
                 Ranked(
                     one,
@@ -100,8 +85,6 @@ class SpanReader(Reader):
 
     def candidates(self, question: str, entries: Sequence[str]) -> list[tuple[Scored, float]]:
         """Return the candidates that are scored, with their priors: one by rule, or the likeliest by features, within 250 tokens."""
-        if read_question(question).kind == "yes-no":
-            return [(one, 0.0) for one in _YES_NO]
         found = candidates(question, entries)
         decided = [one for one in found if one.features.get("the one of two")]
         order = sorted(
@@ -117,20 +100,10 @@ class SpanReader(Reader):
             chosen.append((one, prior))
         return chosen
 
-    def _reading(self, ranked: Sequence[Ranked], shown: FittedContext, context: Sequence[str]) -> Reading:
-        tokens = self.model.count_tokens("\n".join(shown.entries))
+    def _chosen(self, reading: str, question: str, entries: Sequence[str], ranked: Sequence[Ranked]) -> Chosen:
         if not ranked:
-            return Reading("", tokens, shown.left_out)
-        scores = np.array([one.score for one in ranked])
-        probability = float(1 / np.exp(scores - scores[0]).sum())
-        best = ranked[0].candidate
-        # An entry of which only the first sentences fitted has other white space between them.
-        places = tuple(
-            place for place in best.spans if place[0] < len(context) and _same(place, shown.entries, context)
-        )
-        return Reading(best.text, tokens, shown.left_out, places, probability)
-
-
-def _same(place: tuple[int, int, int], shown: Sequence[str], context: Sequence[str]) -> bool:
-    entry, start, end = place
-    return shown[entry][start:end] == context[entry][start:end]
+            return Chosen("", 0.0, ())
+        best = ranked[0]
+        share = float(1 / np.exp([one.score - best.score for one in ranked]).sum())
+        probability = self._weights.probability(reading, certainty(question, entries, best, share))
+        return Chosen(best.candidate.text, probability, best.candidate.spans)

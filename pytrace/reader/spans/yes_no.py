@@ -1,0 +1,76 @@
+"""What speaks for "yes": that two come from one country, and that what is asked stands in the evidence of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+import msgspec
+
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.spans.comparison import Entry, asked_about, holder_of, role_of
+from pytrace.reader.spans.words import content_stems, words
+
+_SAME = re.compile(r"\b(?:same|share)\b")
+_ORIGIN = re.compile(r"\b(?:country|countries|nation|nationality|nationalities|citizenship)\b")
+# Of the question, and no part of what is asked of the two.
+_ASKING = frozenset(("both", "same", "share", "two", "either"))
+_COUNTRIES = {
+    form: country
+    for country, forms in msgspec.json.decode(
+        resources.files(__package__).joinpath("countries.json").read_bytes(), type=dict[str, list[str]]
+    ).items()
+    for form in (country, *forms)
+}
+_COUNTRY = re.compile(
+    rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(_COUNTRIES, key=len, reverse=True)))})(?!\w)", re.IGNORECASE
+)
+_FIRST = 2  # sentences that tell what something is and where it comes from
+
+
+def yes_features(question: str, entries: Sequence[Entry]) -> dict[str, float]:
+    """Return what speaks for and against the answer "yes", by name.
+
+    Examples
+    --------
+    >>> entries = [Entry("Ann Hay", ["Ann Hay is a Scottish poet."]), Entry("Jo Berg", ["Jo Berg was a German chemist."])]
+    >>> yes_features("Are Ann Hay and Jo Berg from the same country?", entries)
+    {'yes': 1.0, 'yes: one country False': 1.0}
+    """
+    lower = question.lower()
+    named = asked_about(question, entries)
+    features = {"yes": 1.0}
+    if _SAME.search(lower) and _ORIGIN.search(lower):
+        found = [_countries(entry) for entry in _compared(question, named, entries)]
+        if len(found) == 2 and all(found):
+            features[f"yes: one country {found[0][0] == found[1][0]}"] = 1.0
+        return features
+    titles = content_stems(words(" ".join(entries[number].title for number in named)))
+    asked = content_stems(words(question)) - titles - _ASKING
+    if asked and named:
+        said = [content_stems(words(" ".join(entries[number].sentences))) for number in named]
+        features["yes: the least said"] = min(len(asked & stems) for stems in said) / len(asked)
+        features["yes: the most unsaid"] = float(min(len(asked & stems) for stems in said) == 0)
+    return features
+
+
+def _compared(question: str, named: Sequence[int], entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that are compared: those that are named, or of their directors (…), where these are asked about."""
+    role = role_of(question)
+    if role is None:
+        return [entries[number] for number in named]
+    others = [entry for number, entry in enumerate(entries) if number not in named]
+    # A film whose director is told of nowhere is told of itself.
+    return [holder_of(role, entries[number], others) or entries[number] for number in named]
+
+
+def _countries(entry: Entry) -> list[str]:
+    """Return the countries that the first sentences of an entry name, its title left out."""
+    title = normalise_answer(entry.title)
+    told = " ".join(entry.sentences[:_FIRST])
+    return [
+        _COUNTRIES[match[0].lower()]
+        for match in _COUNTRY.finditer(told)
+        if match[0][0].isupper() and match[0].lower() not in title
+    ]
