@@ -332,6 +332,11 @@ class AnswerPlace(msgspec.Struct, frozen=True):
     start: int
     end: int
 
+    def cut(self, document: Document) -> tuple[str, str, str]:
+        """Return what stands before the answer in its sentence, the answer as it stands there, and what is behind it."""
+        said = document.title if self.sentence < 0 else document.sentences[self.sentence]
+        return said[: self.start], said[self.start : self.end], said[self.end :]
+
 
 class Answer(msgspec.Struct, frozen=True):
     """An answer with its evidence, the stages' model usage and wall-clock seconds, and notes worth telling.

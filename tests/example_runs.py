@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pytrace.evaluation.run.run_store import Result, RunStore
 from pytrace.records import (
     Answer,
+    AnswerPlace,
     Chain,
     ChainSearch,
     Coverage,
@@ -94,14 +95,16 @@ def chained(one: Question) -> Answer:
 
 
 def by_sentences(one: Question) -> Answer:
-    """Answer by chains of sentences: right for even numbers."""
+    """Answer by chains of sentences, with words of one: right for even numbers."""
     chains = (Chain(UNITS, (-0.1, -0.2), -0.3, finished=False), Chain(UNITS[:1], (-0.1, -0.5), -0.6, finished=True))
     texts = tuple(f"[{DOCUMENTS[place].title}] {DOCUMENTS[place].text}" for place in (1, 2))
     evidence = Evidence("documents", texts, ("d1", "d2"), {"d1": 2, "d2": 1}, ChainSearch(chains))
     even = int(one.id[1:]) % 2 == 0
     return Answer(
-        one.question, "in London" if even else "Hanover", "trace-doc", evidence, {"read": USAGE}, {"read": 0.5}, (), 40
-    )
+        one.question, "in London" if even else "Hanover", "trace-doc", evidence, {"read": USAGE}, {"read": 0.5}, (), 40,
+        places=(AnswerPlace("d2", 1, 12, 21) if even else AnswerPlace("d1", 1, 12, 19), AnswerPlace("gone", 0, 0, 1)),
+        probability=0.71,
+    )  # fmt: skip
 
 
 def scoped(one: Question) -> Answer:

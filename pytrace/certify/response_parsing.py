@@ -66,11 +66,11 @@ _PAIRS = {"(": ")", "（": "）", "[": "]", "{": "}", '"': '"', "“": "”", "*
 # Each step is looked for in all that is left, and each pair around an answer copies it.
 _MOST_STEPS, _LONGEST_ANSWER = 5_000, 2_000
 _STOPS = re.compile(rf"\.+$|(?:{FOREIGN_COPULA})?[{FULL_STOPS}]$|(?:{FOREIGN_COPULA})\.?$")
-# The phrases of appendix C.4. Those of other languages are in `pytrace.reader.conclusions`.
+# The phrases of appendix C.4, and what our own readers say. Those of other languages are in `pytrace.reader.conclusions`.
 _ABSTENTIONS = (
     "not have knowledge", "not have enough", "not enough information", "more information", "need more", "no answer", "unknown",
     "cannot", "can not", "can't", "could not", "sorry", "impossible", "not possible", "unable", "unclear", "don't know",
-    "do not know", "not sure", "cannot be determined",
+    "do not know", "not sure", "cannot be determined", "evidence does not say",
 )  # fmt: skip
 _NO_ANSWER = frozenset({"none", "n a", "no one", "nobody", "nothing", "undetermined", "not known", "not given"})
 

@@ -64,13 +64,13 @@ def _print_places(answer: Answer, by_id: dict[str, Document]) -> None:
     """Print the sentences that an answer was taken out of, with its words marked."""
     for place in answer.places:
         document = by_id[place.document_id]
-        said = document.title if place.sentence < 0 else document.sentences[place.sentence]
-        marked = f"{said[: place.start]}**{said[place.start : place.end]}**{said[place.end :]}"
+        before, words, behind = place.cut(document)
+        marked = f"{before}**{words}**{behind}"
         common.print_text(common.printable(f'  {document.title}: "{marked}"' if place.sentence >= 0 else f"  {marked}"))
         if document.source:
             common.print_styled(common.printable(f"     from {document.citation(place.sentence)}"), "dim")
     if answer.probability is not None:
-        common.print_text(f"  chosen with probability {answer.probability:.2f}")
+        common.print_text(f"  right with probability {answer.probability:.2f}")
 
 
 def _print_section(title: str, lines: Sequence[str]) -> None:

@@ -65,6 +65,13 @@ class Ask(Command):
         metavar="KG",
     )
     checker: str | None = CHECKER
+    min_confidence: float | None = option(
+        "Answer only what is right with this probability; else that the evidence does not say. It takes a reader that chooses of the "
+        "evidence: '--set reading=span', the tiny profile's way.",
+        ge=0,
+        le=1,
+        metavar="P",
+    )
     explain: bool = option("Show all chains, votes, tokens and seconds.")
     knowledge: KnowledgeOptions = KNOWLEDGE
     settings: tuple[str, ...] = SETTINGS
@@ -82,6 +89,10 @@ class Ask(Command):
         if self.claim and self.certify:
             raise InputError(
                 "--certify checks how an answer was reached, and a claim is judged at once; leave out either"
+            )
+        if self.claim and self.min_confidence is not None:
+            raise InputError(
+                "--min-confidence is how likely an answer must be right, and a claim is judged; leave out either"
             )
         if self.settings and self._judged_by_texts():
             raise InputError(
@@ -110,7 +121,7 @@ class Ask(Command):
         questions = [self.question] if self.questions is None else read_questions(self.questions)
         asked_for = [question for question in questions if question is not None]
         report = ReadReport()
-        by_texts = self._judged_by_texts()
+        by_texts, least = self._judged_by_texts(), self.min_confidence
         corpus = self._corpus(method, report)
         common.print_skipped(report, _NAMED)
         asked = (
@@ -124,7 +135,7 @@ class Ask(Command):
                 retrieve=self.retrieve,
                 sentence_index=self.sentence_index,
                 where=self.reading.get("where", ()),
-                settings=self.settings,
+                settings=self.settings if least is None else (*self.settings, f"min_confidence={least:g}"),
                 models=self.models,
                 claim=self.claim,
                 knowledge=self.knowledge,

@@ -227,7 +227,9 @@ def _notes(evidence: Evidence, reading: Reading) -> tuple[str, ...]:
     if not evidence.context and reading.withheld is None:
         notes.append("no evidence was found; the answer is the model's own")
     if reading.left_out:
-        notes.append(f"{reading.left_out} of {len(evidence.context)} context entries did not fit the model's context whole")
+        notes.append(
+            f"{reading.left_out} of {len(evidence.context)} context entries did not fit the model's context whole"
+        )
     return tuple(notes)
 
 

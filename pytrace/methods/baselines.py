@@ -32,9 +32,7 @@ class DenseSettings(RetrievalSettings, frozen=True, forbid_unknown_fields=True, 
 class Rag(Method):
     """Answers from all documents in their given order (TRACE, section 4.1: "w. all documents", the vanilla RAG)."""
 
-    def __init__(
-        self, model: LanguageModel, settings: ReaderSettings | None = None, *, name: str = "rag"
-    ) -> None:
+    def __init__(self, model: LanguageModel, settings: ReaderSettings | None = None, *, name: str = "rag") -> None:
         self.name = name
         self._model = model
         self._reader = make_reader(model, settings or ReaderSettings())

@@ -58,6 +58,7 @@ class CachedModel(BaseModel, Closing):
         self.fingerprint = model.fingerprint
         self.context_tokens = model.context_tokens
         self.deterministic = model.deterministic
+        self.style = getattr(model, "style", "plain")
         self._path = str(path)
         self.known = 0
         self.asked = 0

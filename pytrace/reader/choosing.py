@@ -73,7 +73,9 @@ class ChoosingReader(Reader, ABC):
     def _reading(self, one: Chosen, shown: FittedContext, context: Sequence[str]) -> Reading:
         tokens = self.model.count_tokens("\n".join(shown.entries))
         # An entry of which only the first sentences fitted has other white space between them.
-        places = tuple(place for place in one.places if place[0] < len(context) and _same(place, shown.entries, context))
+        places = tuple(
+            place for place in one.places if place[0] < len(context) and _same(place, shown.entries, context)
+        )
         return Reading(one.text, tokens, shown.left_out, places, one.probability)
 
     def _or_abstain(self, reading: Reading) -> Reading:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pytrace.models.language_model import ContinuationScore, Prompt
+from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ChoosingReader, Chosen, Place, as_answers, is_plain
 from pytrace.reader.spans.candidates import MOST_WORDS, Sentence, read_entries
 from pytrace.reader.spans.weights import shipped_weights
@@ -23,11 +24,11 @@ _YES_NO = ("yes", "no")
 
 
 class Held(NamedTuple):
-    """A text of the evidence, or yes or no: its log-probability with the line's end, its tokens, and where it stands."""
+    """A text of the evidence, or yes or no: its score, its log-probability a token, and where it stands."""
 
     text: str
+    score: float
     log_probability: float
-    tokens: int
     places: tuple[Place, ...]
 
 
@@ -39,12 +40,11 @@ class GrammarReader(ChoosingReader):
     ) -> list[Chosen]:
         """Choose the likeliest text of every question's beam."""
         weights = shipped_weights()
-        chosen = []
-        for question, shown, beam in zip(questions, entries, self.beams(entries, prompts), strict=True):
-            share = float(1 / np.exp([one.log_probability - beam[0].log_probability for one in beam]).sum())
-            probability = weights.probability("grammar", share, question, shown)
-            chosen.append(Chosen(beam[0].text, probability, beam[0].places))
-        return chosen
+        beams = self.beams(entries, prompts)
+        return [
+            Chosen(beam[0].text, weights.probability("grammar", certainty_of(question, shown, beam)), beam[0].places)
+            for question, shown, beam in zip(questions, entries, beams, strict=True)
+        ]
 
     def beams(self, entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]) -> list[list[Held]]:
         """Return the beam of every question, the likeliest text first."""
@@ -63,13 +63,18 @@ class GrammarReader(ChoosingReader):
     def _ranked(self, texts: dict[str, list[Place]], scores: Sequence[ContinuationScore]) -> list[Held]:
         # Without the end of an answer, which a chat has no text for, a sum would favour the shortest.
         plain = is_plain(self.model)
-        held = [
-            Held(
-                text, score.log_probability / (1 if plain else max(score.tokens, 1)), score.tokens, tuple(places)
-            )
-            for (text, places), score in zip(texts.items(), scores, strict=True)
-        ]
-        return sorted(held, key=lambda one: -one.log_probability)
+        held = []
+        for (text, places), score in zip(texts.items(), scores, strict=True):
+            mean = score.log_probability / max(score.tokens, 1)
+            held.append(Held(text, score.log_probability if plain else mean, mean, tuple(places)))
+        return sorted(held, key=lambda one: -one.score)
+
+
+def certainty_of(question: str, entries: Sequence[str], beam: Sequence[Held]) -> dict[str, float]:
+    """Return what tells how likely the best of a beam is right."""
+    best = beam[0]
+    share = float(1 / np.exp([one.score - best.score for one in beam]).sum())
+    return certainty(question, entries, share, best.log_probability)
 
 
 def _openings(sentences: Sequence[Sentence]) -> list[str]:

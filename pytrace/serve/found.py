@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pytrace.engine.asking import Certified
 from pytrace.reader.evidence import supporting_sentence
-from pytrace.records import Answer, Document, Evidence, TextUnit
+from pytrace.records import Answer, AnswerPlace, Document, Evidence, TextUnit
 from pytrace.retrieval.hops import PassageChain, PassageRanking, chain_evidence
 from pytrace.retrieval.passages.segment import document_id
 from pytrace.serve import messages
@@ -84,17 +84,33 @@ def evidence(seen: Evidence, documents: Mapping[str, Document], notes: Sequence[
     )
 
 
-def answer(given: Answer, certified: Certified = _NOTHING) -> messages.FoundAnswer:
-    """Return an answer with what it cost."""
+def answer(given: Answer, documents: Mapping[str, Document], certified: Certified = _NOTHING) -> messages.FoundAnswer:
+    """Return an answer with where it stands and what it cost."""
     return messages.FoundAnswer(
         answer=given.text,
         method=given.method,
+        probability=given.probability,
+        places=[_place(place, documents[place.document_id]) for place in given.places],
         notes=list(given.notes),
         usage=dict(given.usage),
         seconds=dict(given.seconds),
         context_tokens=given.context_tokens,
         certificates=list(certified.certificates),
         claims=list(certified.claims),
+    )
+
+
+def _place(place: AnswerPlace, document: Document) -> messages.AnswerPlace:
+    before, words, behind = place.cut(document)
+    return messages.AnswerPlace(
+        id=document.id,
+        document=document_id(document),
+        title=document.title,
+        sentence_index=place.sentence,
+        before=before,
+        words=words,
+        behind=behind,
+        where=document.citation(place.sentence),
     )
 
 

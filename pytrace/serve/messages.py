@@ -149,11 +149,30 @@ class FoundEvidence(Message, kw_only=True):
     notes: list[str] = []
 
 
+class AnswerPlace(Message, kw_only=True):
+    """Where an answer stands: in a sentence of a passage (-1: in its title), which is `before`, `words` and `behind` together."""
+
+    id: str
+    document: str
+    title: str
+    sentence_index: int
+    before: str
+    words: str
+    behind: str
+    where: str
+
+
 class FoundAnswer(Message, kw_only=True):
-    """An answer, and what it cost by stage; what is shared with other requests is divided among them."""
+    """An answer, and what it cost by stage; what is shared with other requests is divided among them.
+
+    `places` tells where one stands that was taken out of the evidence, `probability` how likely it is right; both are known of answers
+    that are chosen (`reading=span`, `grammar`, `agreement`).
+    """
 
     answer: str
     method: str
+    probability: float | None = None
+    places: list[AnswerPlace] = []
     notes: list[str]
     usage: dict[str, Usage]
     seconds: dict[str, float]
@@ -168,6 +187,8 @@ class AskResponse(SearchResponse, kw_only=True):
     evidence: FoundEvidence
     answer: str
     method: str
+    probability: float | None = None
+    places: list[AnswerPlace] = []
     notes: list[str]
     usage: dict[str, Usage]
     seconds: dict[str, float]

@@ -262,7 +262,7 @@ class Service(Closing):
                     certified = certify_by_evidence(method, answer, given, self.encoder, base=base)
                 except InputError as error:  # the answer stands all the same
                     answer = noted(answer, f"not certified: {error}")
-            said = says.answer(answer, certified)
+            said = says.answer(answer, documents, certified)
             emit("answer", said)
         with self._lock:
             seconds = time.monotonic() - begun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.answers import Reader, normalise_answer
 from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
-from pytrace.reader.readers import make_reader
+from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
 from pytrace.reader.spans.candidates import find_spans, read_entries
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life
 from pytrace.reader.spans.features import candidates, shape_of
@@ -25,6 +25,7 @@ from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.reader import MOST_CANDIDATES, MOST_TOKENS, SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
 from pytrace.reader.spans.words import words
+from pytrace.reader.spans.yes_no import yes_features
 from pytrace.records import AnswerPlace, Chain, Document, Evidence, Origin, Triple
 
 FORT = Document(
@@ -230,6 +231,55 @@ def test_of_two_the_dates_decide_before_the_model() -> None:
     assert reading.text == "Bo Ek"
 
 
+@pytest.mark.parametrize(
+    ("question", "entries", "told"),
+    [
+        (
+            "Are Ann Reed and Bo Ek from the same country?",
+            [
+                Entry("Ann Reed", ["Ann Reed was an English director."]),
+                Entry("Bo Ek", ["Bo Ek is a Swedish director."]),
+            ],
+            {"yes": 1.0, "yes: one country False": 1.0},
+        ),
+        (  # by way of their directors
+            "Do both directors of films Sea Walls and The Old Mill share the same nationality?",
+            [
+                Entry("Sea Walls", ["Sea Walls is a French film directed by Bo Ek."]),
+                Entry("The Old Mill", ["The Old Mill is an English film directed by Ann Reed."]),
+                Entry("Ann Reed", ["Ann Reed was a director from Wales."]),
+                Entry("Bo Ek", ["Bo Ek is a Scottish director."]),
+            ],
+            {"yes": 1.0, "yes: one country True": 1.0},
+        ),
+        (  # a title tells nothing, and nor does "us"
+            "Are Danish Pastry and Irish Stew of the same nationality?",
+            [Entry("Danish Pastry", ["Danish Pastry is for us."]), Entry("Irish Stew", ["It is a French dish."])],
+            {"yes": 1.0},
+        ),
+        (
+            "Are Ann Reed and Bo Ek both directors?",
+            [Entry("Ann Reed", ["Ann Reed was a director."]), Entry("Bo Ek", ["Bo Ek sold boats."])],
+            {"yes": 1.0, "yes: the least said": 0.0, "yes: the most unsaid": 1.0},
+        ),
+        ("Are Ann Reed and Bo Ek from the same country?", [], {"yes": 1.0}),
+        ("Is it so?", [Entry("Tema", ["Tema is a city."])], {"yes": 1.0}),
+    ],
+)
+def test_what_speaks_for_yes(question: str, entries: list[Entry], told: dict[str, float]) -> None:
+    assert yes_features(question, entries) == told
+
+
+def test_countries_decide_beside_the_model() -> None:
+    for question, answer in (
+        ("Are Ann Reed and Bo Ek from the same country?", "no"),
+        ("Do Ann Reed and Cy Orr have the same nationality?", "yes"),
+    ):
+        documents = [*FILMS, Document("cy", "Cy Orr", ("Cy Orr is a Scottish painter.",))]
+        (reading,) = SpanReader(Preferring()).read([question], [all_documents(documents)])
+        assert (reading.text, reading.places) == (answer, ())
+
+
 def test_without_evidence_the_model_writes_itself() -> None:
     model = ScriptedModel(["  Lund.\n"])
     nothing = Evidence("none", (), ())
@@ -239,7 +289,7 @@ def test_without_evidence_the_model_writes_itself() -> None:
 
 def test_evidence_without_any_candidate_has_no_answer() -> None:
     (reading,) = SpanReader(Preferring()).read(["Who is it?"], [Evidence("documents", ("...",), ("a",))])
-    assert (reading.text, reading.probability) == ("", None)
+    assert (reading.text, reading.probability) == ("", 0.0)
 
 
 def test_of_an_entry_that_was_cut_only_true_places_are_told() -> None:
@@ -255,13 +305,14 @@ def test_of_an_entry_that_was_cut_only_true_places_are_told() -> None:
 
 def test_readers_have_names_and_keep_their_settings_with_another_model() -> None:
     model: LanguageModel = Preferring("Tema")
-    reader = make_reader(model, "span", demonstrations=3)
-    assert isinstance(reader, SpanReader)
-    other = reader.with_model(Preferring("Ghana"))
-    assert isinstance(other, SpanReader)
-    assert other._settings == reader._settings
-    assert type(make_reader(model, "free")) is Reader
-    answer = Rag(model, reading="span").answer(["Where does Ada Foah lie?"], [[TOWN]])[0]
+    for reading in get_args(ReaderName):
+        least = 0.0 if reading == "free" else 0.25
+        reader = make_reader(model, ReaderSettings(reading=reading, reader_demonstrations=3, min_confidence=least))
+        other = reader.with_model(Preferring("Ghana"))
+        assert type(other) is type(reader)
+        assert other._settings == reader._settings
+    assert type(make_reader(model, ReaderSettings())) is Reader
+    answer = Rag(model, ReaderSettings(reading="span")).answer(["Where does Ada Foah lie?"], [[TOWN]])[0]
     assert answer.text == "Tema"
     assert answer.places == (AnswerPlace("town", 1, 57, 61),)
     assert TOWN.sentences[1][57:61] == "Tema"
@@ -300,13 +351,17 @@ def test_places_of_a_triple_are_in_the_sentence_that_supports_it_or_the_title() 
 
 def test_the_shipped_weights_weigh_what_is_found() -> None:
     weights = shipped_weights()
-    assert set(weights.model) == {"prior", "log-probability", "mean log-probability"}
+    assert {"prior", "log-probability", "mean log-probability"} == set(weights.model["span"])
+    assert {*weights.model["span"], "written"} <= set(weights.model["agreement"])
+    assert set(weights.certainty) == {"span", "grammar", "agreement"}
     known = {
         name for one in candidates("Which city lies on the coast?", entries_of([FORT, TOWN])) for name in one.features
     }
     assert len(known & set(weights.features)) > 30
     assert all(np.isfinite(list(weights.features.values())))
     assert SpanWeights({"a": 2.0}, {}).prior({"a": 3.0, "b": 1.0}) == 6.0
+    assert SpanWeights({}, {}).probability("span", {"log-odds": 0.0}) == 0.5
+    assert SpanWeights({}, {}, {"span": {"always": -1e9}}).probability("span", {"always": 1.0}) < 1e-12
 
 
 @pytest.mark.models
@@ -322,7 +377,7 @@ def test_every_answer_of_the_tiny_model_stands_in_the_evidence(tiny_models: dict
         before = model.usage.evaluated_tokens
         free = Reader(model, demonstrations=2).read(questions, [all_documents(some) for some in documents])
         written = model.usage.evaluated_tokens - before
-        answers = Rag(model, reader_demonstrations=2, reading="span").answer(questions, documents)
+        answers = Rag(model, ReaderSettings(reader_demonstrations=2, reading="span")).answer(questions, documents)
         scored = model.usage.evaluated_tokens - before - written
     assert len(free) == len(answers)
     assert scored < written + len(questions) * MOST_TOKENS

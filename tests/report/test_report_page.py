@@ -240,6 +240,8 @@ def test_a_row_has_what_led_to_an_answer() -> None:
     assert trace["chains"][0] == [[0, 1, 2], [-0.1, -0.2, -0.3, -0.05], -0.65, 1]
     assert trace["chains"][2][1][-1] is None
     assert by_sentences["units"][1] == ["George III", "", "He was born in London.", 2, 1]
+    assert (by_sentences["stands"], by_sentences["likely"]) == ([["Frederica", "She died in ", "Hanover", "."]], 0.71)
+    assert not {"stands", "likely"} & set(trace)
     assert scope["features"][0] == ["intent", "asks for a city", [0.91, 0.2, None], [0, 2], [0]]
     assert scope["pool"][2] == [4, -1]
     assert cok["queries"][0]["facts"] == ["George III was born in London."]
@@ -417,8 +419,11 @@ def test_clicking_a_question_shows_answers_chains_and_highlighted_sentences(tab:
         "ended by the selector (95.1%)",
         "90.5%",
         "81.9%",
+        "George III: “He was born in London.”",
+        "Right with probability 0.71",
     ):
         assert words in text, words
+    assert tab.value("[...document.querySelectorAll('#list .stands mark')].map((one) => one.innerText)") == ["in London"]
     # The graph of the triples: each entity once, though "hanover" is also written in capitals; seven relations.
     boxes = tab.value(
         "[...document.querySelectorAll('#list .panel .graph')].map((one) => one.querySelectorAll('.box').length)"

@@ -182,6 +182,11 @@ def test_an_answer_is_that_of_the_command(
     chains = [[unit["sentence"] or unit["text"] for unit in chain["units"]] for chain in answered["evidence"]["chains"]]
     assert chains == [[triple["sentence"] for triple in chain["triples"]] for chain in document["chains"]]
     assert answered["context_tokens"] == document["context_tokens"]
+    assert answered["probability"] == pytest.approx(document["probability"], abs=0.02)
+    for place, told in zip(answered["places"], document["places"], strict=True):
+        assert (place["id"], place["sentence_index"]) == (told["document_id"], told["sentence"])
+        assert (len(place["before"]), place["words"]) == (told["start"], answered["answer"])
+        assert place["where"]
     assert answered["evidence"]["chains"][0]["units"][0]["where"]
     assert answered["usage"]["read"]["generated_tokens"] > 0
     # These chains are made of sentences, which no graph could check.

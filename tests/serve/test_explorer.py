@@ -148,6 +148,18 @@ def test_the_stages_of_an_answer_arrive_in_order_with_their_times(service: Servi
 
 
 @pytest.mark.models
+def test_the_words_of_an_answer_are_marked_and_open_their_document(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    ask(page)
+    assert page.inner_text(".answer mark.here >> nth=0").lower() == page.inner_text(".answer-text").lower()
+    assert re.search(r"right with probability 0\.\d\d", page.inner_text(".answer > .place"))
+    sentence = page.inner_text(".answer q >> nth=0").strip("“”")
+    page.click(".answer button.step >> nth=0")
+    page.wait_for_selector("#reader mark.here")
+    assert page.inner_text("#reader mark.here") == sentence
+
+
+@pytest.mark.models
 def test_chains_are_a_list_and_the_same_as_a_graph(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     ask(page)

@@ -84,6 +84,7 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
             yield from _titles(number, sentence)
         elif english:
             yield from _phrases(number, sentence)
+            yield from _enumerations(number, sentence)
         else:
             yield from _stretches(number, sentence)
 
@@ -124,6 +125,22 @@ def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
             ):
                 continue
             yield _span(number, sentence, first, last + 1)
+
+
+def _enumerations(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield lists of names that are longer than a phrase may be: "A, B, C, D and E"."""
+    found = sentence.words
+    first = 0
+    while first < len(found):
+        last, listed = first, 0
+        while last < len(found) and (found[last].kind in ("name", "number", "and") or found[last].text == ","):
+            listed += found[last].text == ","
+            last += 1
+        while last > first and found[last - 1].kind not in ("name", "number"):
+            last -= 1
+        if found[first].kind == "name" and listed > 1 and last - first > MOST_WORDS:
+            yield _span(number, sentence, first, last)
+        first = max(last, first + 1)
 
 
 def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:

@@ -72,7 +72,9 @@ def names_of(title: str) -> list[str]:
 def asked_about(question: str, entries: Sequence[Entry]) -> list[int]:
     """Return which entries' titles a question names."""
     asked = f" {normalise_answer(question)} "
-    return [number for number, entry in enumerate(entries) if any(f" {name} " in asked for name in names_of(entry.title))]
+    return [
+        number for number, entry in enumerate(entries) if any(f" {name} " in asked for name in names_of(entry.title))
+    ]
 
 
 def role_of(question: str) -> str | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, earlier_or_later, names_of
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, names_of
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
 from pytrace.reader.spans.yes_no import yes_features
@@ -19,6 +20,7 @@ Features = dict[str, float]
 _NEAR = 5  # words before and behind a span that are looked at
 _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
+_LAST = 4  # sentence of an entry; those behind it are like it
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -82,6 +84,21 @@ class _View:
         for sentence, shared in zip(sentences, self._shared, strict=True):
             if not sentence.is_title:
                 self._best_shared[sentence.entry] = max(self._best_shared[sentence.entry], sum(shared))
+        self._lives = {
+            name: life(" ".join(entry.sentences))[0] is not None
+            for entry, names in zip(entries, self._titles, strict=True)
+            for name in names
+        }
+        self._linked, self._leads = _links(self._titles, sentences)
+        self._place = _places_within(sentences)
+        counts = Counter(stem for sentence in sentences for stem in {word.stem for word in sentence.words})
+        self._rare = [
+            sum(
+                1 / counts[stem]
+                for stem in {word.stem for word, is_shared in zip(sentence.words, row, strict=True) if is_shared}
+            )
+            for sentence, row in zip(sentences, self._shared, strict=True)
+        ]
         chosen = earlier_or_later(question, entries)
         self._chosen = [] if chosen is None else self._titles[chosen]
         self._compared = chosen is not None
@@ -110,8 +127,11 @@ class _View:
             "words of the question": 0.0 if repeated else sum(shared[span.first : span.last]) / max(len(inside), 1),
             "entries with it": sum(f" {form} " in text for text in self._texts) / len(self._texts),
         }
+        features[f"asks for several {asked.several}, lists several {any(word.kind == 'and' for word in inside)}"] = 1
+        features[f"linked {self._linked[entry]}, asked for {self._asked_about[entry]}"] = 1
         if any(form in names for names in self._titles):
             features["a title"] = 1
+            features[f"{asked.kind}: has a life {self._lives[form]}"] = 1
             features[f"a title, repeats the question {repeated}"] = 1
         if self._compared and asked.choice:
             features["the one of two"] = form in self._chosen
@@ -121,6 +141,9 @@ class _View:
             features["sentence shares"] = math.log1p(self._best_shared[entry])
             return features
         features["sentence shares"] = math.log1p(sum(shared))
+        features[f"sentence {min(self._place[span.sentence], _LAST)}"] = 1
+        features["rare shares"] = self._rare[span.sentence]
+        features[f"leads on {self._leads[span.sentence]}, asked for {self._asked_about[entry]}"] = 1
         features["near shares"] = math.log1p(
             sum(shared[max(0, span.first - _NEAR) : span.first]) + sum(shared[span.last : span.last + _NEAR])
         )
@@ -148,6 +171,34 @@ def _titled(sentences: Sequence[Sentence]) -> list[Entry]:
             Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
         )
     return entries
+
+
+def _links(titles: Sequence[Sequence[str]], sentences: Sequence[Sentence]) -> tuple[list[bool], list[bool]]:
+    """Tell which entries are named in others, and which sentences name other entries."""
+    linked = [False] * len(titles)
+    leads = []
+    for sentence in sentences:
+        text = f" {normalise_answer(sentence.text)} "
+        named = [
+            number
+            for number, names in enumerate(titles)
+            if number != sentence.entry and any(f" {name} " in text for name in names)
+        ]
+        leads.append(bool(named))
+        if not sentence.is_title:
+            for number in named:
+                linked[number] = True
+    return linked, leads
+
+
+def _places_within(sentences: Sequence[Sentence]) -> list[int]:
+    """Return the number of each sentence within its entry; titles do not count."""
+    counts: Counter[int] = Counter()
+    places = []
+    for sentence in sentences:
+        places.append(counts[sentence.entry])
+        counts[sentence.entry] += not sentence.is_title
+    return places
 
 
 def _edge(word: Word) -> str:

@@ -33,17 +33,25 @@ _BY_HEAD: dict[str, AnswerKind] = {
     for word in listed.split()
 }
 _DATED = re.compile(r"\bdate of\b|\bbirthday\b")
+_SEVERAL = re.compile(
+    r"\b(?:who|what|which)(?: of the [\w\s]{1,40}?)? (?:are|were)\b|\b(?:which|what|whose) (?:two|three|four|five|six|seven|\d)\b|"
+    r"\b(?:name|list) (?:all|both|every|the|two|three|four|five|\d)\b|\bnames of\b"
+)
 _CHOICE = re.compile(r"\bor\b(?! not\b)")
 _ENDS = ("auxiliary", "preposition", "pronoun", "mark")
 
 
 class Asked(NamedTuple):
-    """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), whether it offers a choice, and its content."""
+    """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), and its content.
+
+    `choice` says that it offers a choice, `several` that it asks for more than one.
+    """
 
     kind: AnswerKind
     head: str
     choice: bool
     stems: frozenset[str]
+    several: bool = False
 
 
 def read_question(question: str) -> Asked:
@@ -73,7 +81,7 @@ def read_question(question: str) -> Asked:
         kind = _BY_HEAD.get(head.lower(), "other")
     if _DATED.search(lower):
         kind = "date"
-    return Asked(kind, stem(head), choice, stems)
+    return Asked(kind, stem(head), choice, stems, _SEVERAL.search(lower) is not None)
 
 
 def _head(found: list[Word]) -> str:

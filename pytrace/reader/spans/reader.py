@@ -9,12 +9,13 @@ their dates where these are there, and whether two come from one country by the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from pytrace.models.language_model import LanguageModel, Prompt
-from pytrace.reader.choosing import Chosen, ChoosingReader, as_answers
+from pytrace.reader.certainty import certainty
+from pytrace.reader.choosing import ChoosingReader, Chosen, as_answers
 from pytrace.reader.spans.features import Scored, candidates
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
 
@@ -24,13 +25,15 @@ MOST_TOKENS = 250
 """Of these candidates together."""
 
 
+Candidate = tuple[Scored, dict[str, float]]
+"""A candidate with what is told of it before the model has seen it."""
+
+
 class Ranked(NamedTuple):
-    """A candidate with its prior, what the language model gives it (log-probability, tokens), and its final score."""
+    """A candidate with what is told of it (its prior, and what the model gives it), and its final score."""
 
     candidate: Scored
-    prior: float
-    log_probability: float
-    tokens: int
+    told: dict[str, float]
     score: float
 
 
@@ -40,6 +43,8 @@ class SpanReader(ChoosingReader):
     How well the model likes a span is its log-probability behind the prompt that it would write behind. `weights` are other ones than those
     that come with the package.
     """
+
+    reading: ClassVar[Literal["span", "agreement"]] = "span"
 
     def __init__(self, model: LanguageModel, *, weights: SpanWeights | None = None, **settings: Any) -> None:
         super().__init__(model, **settings)
@@ -54,56 +59,62 @@ class SpanReader(ChoosingReader):
     ) -> list[Chosen]:
         """Choose the best candidate of every question."""
         ranked = self.rank(questions, entries, prompts)
-        return [
-            self._chosen("span", question, shown, one)
-            for question, shown, one in zip(questions, entries, ranked, strict=True)
-        ]
+        return [self._best(*one) for one in zip(questions, entries, ranked, strict=True)]
 
     def rank(
         self, questions: Sequence[str], entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]
     ) -> list[list[Ranked]]:
         """Score the likeliest candidates of every question, all in one call; the best first."""
         chosen = [self.candidates(question, shown) for question, shown in zip(questions, entries, strict=True)]
-        return self._rank(chosen, prompts)
+        return [self._ranked(some) for some in self._scored(chosen, prompts)]
 
-    def _rank(self, chosen: Sequence[Sequence[tuple[Scored, float]]], prompts: Sequence[Prompt]) -> list[list[Ranked]]:
+    def _scored(self, chosen: Sequence[Sequence[Candidate]], prompts: Sequence[Prompt]) -> list[list[Candidate]]:
+        """Return candidates with what the model says of them, and how many tokens each has."""
         texts = [as_answers(self.model, [one.text for one, _ in some]) for some in chosen]
-        ranked = []
+        scored: list[list[Candidate]] = []
         for some, row in zip(chosen, self.model.score_continuations(prompts, texts), strict=True):
-            found = [
-                Ranked(
-                    one,
-                    prior,
-                    score.log_probability,
-                    score.tokens,
-                    self._weights.total(prior, score.log_probability, score.tokens),
-                )
-                for (one, prior), score in zip(some, row, strict=True)
-            ]
-            ranked.append(sorted(found, key=lambda one: -one.score))
-        return ranked
+            scored.append([])
+            for (one, told), score in zip(some, row, strict=True):
+                said = {
+                    "log-probability": score.log_probability,
+                    "mean log-probability": score.log_probability / max(score.tokens, 1),
+                    "tokens": float(score.tokens),
+                }
+                scored[-1].append((one, {**told, **said}))
+        return scored
 
-    def candidates(self, question: str, entries: Sequence[str]) -> list[tuple[Scored, float]]:
+    def _ranked(self, scored: Sequence[Candidate]) -> list[Ranked]:
+        ranked = [Ranked(one, told, self._weights.total(self.reading, told)) for one, told in scored]
+        return sorted(ranked, key=lambda one: -one.score)
+
+    def candidates(self, question: str, entries: Sequence[str]) -> list[Candidate]:
         """Return the candidates that are scored, with their priors: one by rule, or the likeliest by features, within 250 tokens."""
         found = candidates(question, entries)
         decided = [one for one in found if one.features.get("the one of two")]
         order = sorted(
             ((self._weights.prior(one.features), -place) for place, one in enumerate(decided or found)), reverse=True
         )
-        chosen: list[tuple[Scored, float]] = []
+        chosen: list[Candidate] = []
         left = MOST_TOKENS
         for prior, place in order[:MOST_CANDIDATES]:
             one = (decided or found)[-place]
             left -= self.model.count_tokens(one.text) + 1
             if chosen and left < 0:
                 break
-            chosen.append((one, prior))
+            chosen.append((one, {"prior": prior}))
         return chosen
 
-    def _chosen(self, reading: str, question: str, entries: Sequence[str], ranked: Sequence[Ranked]) -> Chosen:
+    def _best(self, question: str, entries: Sequence[str], ranked: Sequence[Ranked]) -> Chosen:
         if not ranked:
             return Chosen("", 0.0, ())
         best = ranked[0]
-        share = float(1 / np.exp([one.score - best.score for one in ranked]).sum())
-        probability = self._weights.probability(reading, certainty(question, entries, best, share))
-        return Chosen(best.candidate.text, probability, best.candidate.spans)
+        told = certainty_of(question, entries, ranked)
+        return Chosen(best.candidate.text, self._weights.probability(self.reading, told), best.candidate.spans)
+
+
+def certainty_of(question: str, entries: Sequence[str], ranked: Sequence[Ranked]) -> dict[str, float]:
+    """Return what tells how likely the best of some candidates is right."""
+    best = ranked[0]
+    share = float(1 / np.exp([one.score - best.score for one in ranked]).sum())
+    ruled = bool(best.candidate.features.get("the one of two"))
+    return certainty(question, entries, share, best.told["mean log-probability"], ruled=ruled)

@@ -1,35 +1,48 @@
-"""What the features of a span count: two linear scores, learned from questions with their evidence (`benches.span_reader`)."""
+"""What the features of a span count, and what tells that an answer is right: linear scores, learned from questions with their evidence.
+
+`benches.readers` learns them.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 import msgspec
 
-from pytrace.reader.spans.features import Features
+Reading = Literal["span", "grammar", "agreement"]
+_BY_SHARE = {"log-odds": 1.0}  # of what no other certainty was learned: its share
 
 
 class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A weight for each feature by which candidates are chosen, and for what the language model says of those.
+    """Weights of the features by which candidates are chosen; of what the language model says of those; of what tells that one is right.
 
-    A feature without a weight counts nothing.
+    The last two by how answers are read. A feature without a weight counts nothing.
     """
 
     features: dict[str, float]
-    model: dict[str, float]
+    model: dict[Literal["span", "agreement"], dict[str, float]]
+    certainty: dict[Reading, dict[str, float]] = {}
 
-    def prior(self, features: Features) -> float:
+    def prior(self, features: Mapping[str, float]) -> float:
         """Return the score of a candidate before the language model has seen it."""
-        return sum(self.features.get(name, 0.0) * value for name, value in features.items())
+        return _weighed(self.features, features)
 
-    def total(self, prior: float, log_probability: float, tokens: int) -> float:
-        """Return the score of a candidate: its prior, and the log-probability of its text and its end, in all and a token."""
-        return (
-            self.model["prior"] * prior
-            + self.model["log-probability"] * log_probability
-            + self.model["mean log-probability"] * log_probability / max(tokens, 1)
-        )
+    def total(self, reading: Literal["span", "agreement"], told: Mapping[str, float]) -> float:
+        """Return the score of a candidate by its prior and what the model says of it (`told`)."""
+        return _weighed(self.model[reading], told)
+
+    def probability(self, reading: Reading, certainty: Mapping[str, float]) -> float:
+        """Return how likely an answer is right, by what `pytrace.reader.certainty` tells."""
+        score = _weighed(self.certainty.get(reading, _BY_SHARE), certainty)
+        return 1 / (1 + math.exp(-max(-30.0, min(score, 30.0))))
+
+
+def _weighed(weights: Mapping[str, float], values: Mapping[str, float]) -> float:
+    return sum(weights.get(name, 0.0) * value for name, value in values.items())
 
 
 @cache

@@ -61,6 +61,8 @@ const drillDown = (() => {
     parts.push(make("header", {}, make("h4", { class: "method" }, make("span", { class: "place" }, String(place + 1)), make("bdi", {}, method)), mark(score, true)));
     if (own.error) return make("article", { class: "panel" }, parts, make("p", { dir: "auto" }, own.error));
     parts.push(...longText("p", { class: "text answer" }, score[0] || "(empty)", 0));
+    if (own.stands) parts.push(make("ul", { class: "lines stands" }, own.stands.map(stands)));
+    if (own.likely !== undefined) parts.push(make("p", { class: "label" }, `Right with probability ${fixed(own.likely)}`));
     for (const note of own.notes || []) parts.push(make("p", { class: "note", dir: "auto" }, note));
     if (own.chains) parts.push(section("Chains", ...chains(own, detail, isGold, title)));
     if (own.features) parts.push(section("Which snippet holds what", coverage(own, detail, title)));
@@ -71,6 +73,10 @@ const drillDown = (() => {
     if (detail.documents.length) parts.push(section("Documents", ...documents(own, detail)));
     parts.push(section("Cost", cost(own)));
     return make("article", { class: "panel", "aria-label": method }, parts);
+  }
+
+  function stands([title, before, words, behind]) {
+    return make("li", { dir: "auto" }, make("bdi", { class: "title" }, title), ": ", make("q", {}, before, make("mark", { class: "r0" }, words), behind));
   }
 
   function chains(own, detail, isGold, title) {

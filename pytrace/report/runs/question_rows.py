@@ -121,7 +121,7 @@ def _details(
         "leftOut": len(question.documents) - len(documents),
         "gold": [cut(titles.get(document_id, document_id)) for document_id in gold],
         "done": _done(question),
-        "methods": [None if result is None else _method(*result, documents) for result in scored],
+        "methods": [None if result is None else _method(*result, documents, question) for result in scored],
     }
 
 
@@ -142,7 +142,7 @@ def _done(question: Question) -> list[str]:
     return [long_text(text) for text in words[:_MOST_ENTRIES]]
 
 
-def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> dict[str, Any]:
+def _method(row: Result, score: ResultScore, documents: Sequence[Document], question: Question) -> dict[str, Any]:
     """Return what led a method to its answer; documents and units are named by where they stand in their lists."""
     support = [rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
     if row.answer is None:
@@ -189,11 +189,25 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document]) -> d
         "queries": [_query(query) for query in evidence.reasoning.queries[:_MOST_ENTRIES]],
         "stages": [[stage, round(seconds, 3), *_counts(answer, stage)] for stage, seconds in answer.seconds.items()],
         "notes": [long_text(note) for note in answer.notes],
+        "stands": _stands(answer, question),
+        "likely": rounded(answer.probability),
         "contextTokens": answer.context_tokens,
         "deterministic": answer.deterministic,
     }  # fmt: skip
     # What is empty need not be told, and of thousands of answers it would be much.
-    return {name: value for name, value in details.items() if value not in ([], 0, False)}
+    return {name: value for name, value in details.items() if value not in ([], 0, False, None)}
+
+
+def _stands(answer: Answer, question: Question) -> list[list[str]]:
+    """Return where an answer stands that was taken out of the evidence: title, the sentence before it, itself, and what is behind."""
+    # Pieces rather than places: a browser counts a text's characters otherwise than Python does.
+    found = []
+    by_id = {document.id: document for document in question.documents}
+    for place in answer.places:
+        if place.document_id in by_id:
+            document = by_id[place.document_id]
+            found.append([cut(_named(document)), *map(long_text, place.cut(document))])
+    return found
 
 
 def _counts(answer: Answer, stage: str) -> list[int]:

@@ -190,12 +190,14 @@ export class ResultView {
       answer.method,
       duration(seconds),
       answer.context_tokens ? count(answer.context_tokens, "token") + " of evidence" : "",
+      answer.probability == null ? "" : `right with probability ${answer.probability.toFixed(2)}`,
     ];
     this.slots.answer.replaceChildren(
       element(
         "section",
         { class: "answer", "aria-label": "Answer" },
         element("p", { class: "answer-text" }, answer.answer || "The evidence gave no answer."),
+        places(answer.places ?? [], this.read),
         element("p", { class: "place" }, facts.filter(Boolean).join(" · ")),
         verdicts(answer.certificates, answer.claims ?? []),
         notes(answer.notes),
@@ -268,6 +270,20 @@ function passageList(passages, read) {
     more.remove();
   });
   return [list, more];
+}
+
+/** Return the sentences that an answer was taken out of, with its words marked, as a list; nothing if it was not. */
+function places(found, read) {
+  if (!found.length) return null;
+  const rows = found.map((one) => {
+    const words = [
+      element("span", { class: "row-title" }, one.title),
+      element("q", {}, one.before, element("mark", { class: "here" }, one.words), one.behind),
+      placeLine(one.where),
+    ];
+    return element("li", {}, element("button", { type: "button", class: "step", on: { click: () => read(one) } }, words));
+  });
+  return element("ol", { class: "thread" }, rows);
 }
 
 function costs(answer) {
