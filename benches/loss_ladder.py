@@ -31,8 +31,9 @@ from pytrace.methods.trace.ranker import Ranker, TripleIndex
 from pytrace.methods.trace.selector import Selector, Step
 from pytrace.methods.trace.trace import TraceSettings, make_selector
 from pytrace.methods.trace.triple_method import make_extractor
-from pytrace.reader.answers import Reader, normalise_answer
+from pytrace.reader.answers import normalise_answer
 from pytrace.reader.evidence import all_documents, document_evidence, triple_evidence
+from pytrace.reader.readers import make_reader
 from pytrace.records import Chain, Document, Evidence, Question
 from pytrace.triples.extraction import build_graph
 from pytrace.triples.graph import TripleStore
@@ -137,7 +138,7 @@ def main(
 
     def show(name: str, evidence: Sequence[Evidence]) -> None:
         readings = []
-        reader = Reader(models.model, demonstrations=chosen.reader_demonstrations)
+        reader = make_reader(models.model, chosen)
         for start in range(0, len(questions), 8):
             part = slice(start, start + 8)
             readings += reader.read([one.question for one in questions[part]], evidence[part])

@@ -83,7 +83,11 @@ def main() -> int:
             start = perf_counter()
             answer = engine.ask(row["question"], corpus, method="trace-doc")
             print(f"{RULER}\nQuestion: {row['question']}")
-            print(f"Answer: {answer.text} ({perf_counter() - start:.1f} s)\nExpected: {row['answers'][0]}\n")
+            print(f"Answer: {answer.text} ({perf_counter() - start:.1f} s)\nExpected: {row['answers'][0]}")
+            for place in answer.places[:1]:
+                before, words, behind = place.cut(passages[place.document_id])
+                print(f'Stands in {passages[place.document_id].title}: "{before}**{words}**{behind}"')
+            print()
             show(answer.evidence, passages)
     used = engine.model.usage
     print(

@@ -1,7 +1,7 @@
 """The reader whose model writes freely, but only what stands in the evidence: a beam over the words of it.
 
 The grammar is the trie of the evidence's words: an answer begins at any of them and goes on as the sentence does there. The model scores
-every first word, then all that the likeliest of these may go on to, each with the line's end behind it: the beam is narrow behind the first
+every first word, then what the likeliest of these may go on to, each with the line's end behind it: the beam is narrow behind the first
 word only, and each of the two steps is one batch of all questions.
 """
 
@@ -15,11 +15,13 @@ import numpy as np
 from pytrace.models.language_model import ContinuationScore, Prompt
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ChoosingReader, Chosen, Place, as_answers, is_plain
-from pytrace.reader.spans.candidates import MOST_WORDS, Sentence, read_entries
+from pytrace.reader.spans.candidates import MOST_WORDS, SPACELESS, Sentence, read_entries
 from pytrace.reader.spans.weights import shipped_weights
 
 WIDTH = 8
 """First words that are gone on from."""
+MOST_PLACES = 8
+"""Of the evidence at which one of these is gone on from: the first."""
 _YES_NO = ("yes", "no")
 
 
@@ -79,20 +81,36 @@ def certainty_of(question: str, entries: Sequence[str], beam: Sequence[Held]) ->
 
 def _openings(sentences: Sequence[Sentence]) -> list[str]:
     """Return the words that an answer may begin with."""
-    found = (word.text for sentence in sentences for word in sentence.words if word.kind != "mark")
+    found = (
+        sentence.text[start:end] for sentence in sentences for start, end, is_mark in _parts(sentence) if not is_mark
+    )
     return list(dict.fromkeys([*_YES_NO, *found]))
 
 
 def _texts(sentences: Sequence[Sentence], openings: Collection[str]) -> dict[str, list[Place]]:
     """Return every text that begins with one of some words, in their order, with its places; yes and no among them."""
     texts: dict[str, list[Place]] = {word: [] for word in _YES_NO}
+    left = dict.fromkeys(openings, MOST_PLACES)
     for sentence in sentences:
-        for first, opening in enumerate(sentence.words):
-            if opening.text not in openings:
+        parts = _parts(sentence)
+        for first, (start, stop, _) in enumerate(parts):
+            opening = sentence.text[start:stop]
+            if not left.get(opening):
                 continue
-            for word in sentence.words[first : first + MOST_WORDS]:
-                if word.kind != "mark":
-                    text = sentence.text[opening.start : word.end]
-                    place = (sentence.entry, sentence.start + opening.start, sentence.start + word.end)
-                    texts.setdefault(text, []).append(place)
+            left[opening] -= 1
+            for _, end, is_mark in parts[first : first + MOST_WORDS]:
+                if not is_mark:
+                    place = (sentence.entry, sentence.start + start, sentence.start + end)
+                    texts.setdefault(sentence.text[start:end], []).append(place)
     return texts
+
+
+def _parts(sentence: Sentence) -> list[tuple[int, int, bool]]:
+    """Return where a sentence's words and marks begin and end; each character of a script that puts no space between words is one."""
+    parts: list[tuple[int, int, bool]] = []
+    for word in sentence.words:
+        if SPACELESS.match(word.text):
+            parts += ((place, place + 1, False) for place in range(word.start, word.end))
+        else:
+            parts.append((word.start, word.end, word.kind == "mark"))
+    return parts

@@ -19,9 +19,10 @@ from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ABSTENTION
 from pytrace.reader.evidence import all_documents
-from pytrace.reader.grammar import WIDTH, GrammarReader
+from pytrace.reader.grammar import MOST_PLACES, WIDTH, GrammarReader
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
 from pytrace.reader.spans.agreement import AgreementReader
+from pytrace.reader.spans.candidates import MOST_WORDS
 from pytrace.reader.spans.reader import SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
 from pytrace.records import AnswerPlace, Document, Evidence
@@ -91,7 +92,21 @@ def test_a_beam_in_a_chat_has_no_line_end() -> None:
     assert not any(text.startswith(" ") or text.endswith("\n") for texts in model.asked for text in texts)
 
 
-def test_words_of_scripts_without_spaces_and_of_nothing() -> None:
+def test_characters_are_words_of_scripts_without_spaces() -> None:
+    evidence = Evidence("documents", ("[東京] 東京は日本の首都です。",), ("a",))
+    (reading,) = GrammarReader(Knowing("日本")).read(["東京はどの国の首都ですか。"], [evidence])
+    assert (reading.text, reading.places) == ("日本", ((0, 8, 10),))
+
+
+def test_a_word_that_stands_everywhere_is_gone_on_from_a_few_times() -> None:
+    model = Knowing("the")
+    evidence = Evidence("documents", tuple(f"[T{n}] It is the house{n} of the town{n}." for n in range(50)), ("a",))
+    GrammarReader(model).read(["Which?"], [evidence])
+    assert len([text for text in model.asked[1] if text.startswith(" the house")]) <= MOST_PLACES * MOST_WORDS
+    assert len({text.split()[1] for text in model.asked[1] if text.startswith(" the ")}) <= MOST_PLACES
+
+
+def test_evidence_of_any_kind_has_an_answer() -> None:
     for context in (("[東京] 東京は日本の首都です。",), ("...",), ("[] ",), ("<Ada Foah; region; Greater Accra>",)):
         evidence = Evidence("documents", context, ("a",))
         (reading,) = GrammarReader(Knowing()).read(["何?"], [evidence])

@@ -209,8 +209,10 @@ def test_the_model_chooses_among_the_likeliest_and_the_answer_has_its_places() -
     question = "In which region is the town in which Fort Kongenstein is located?"
     (reading,) = SpanReader(model).read([question], [all_documents([FORT, TOWN])])
     assert reading.text == "Greater Accra Region"
+    (unsure,) = SpanReader(Preferring()).read([question], [all_documents([FORT, TOWN])])
     assert reading.probability is not None
-    assert reading.probability > 0.99
+    assert unsure.probability is not None
+    assert 1 > reading.probability > 0.5 > unsure.probability > 0
     context = entries_of([FORT, TOWN])
     assert [context[entry][start:end] for entry, start, end in reading.places] == ["Greater Accra Region"]
     assert len(model.asked) == 1
@@ -222,7 +224,7 @@ def test_the_model_chooses_among_the_likeliest_and_the_answer_has_its_places() -
 def test_yes_and_no_are_asked_for_by_a_question_that_can_have_no_other_answer() -> None:
     model = Preferring("no")
     (reading,) = SpanReader(model).read(["Are both films French?"], [all_documents(FILMS)])
-    assert (reading.text, reading.places, list(model.asked[0])) == ("no", (), [" yes\n", " no\n"])
+    assert (reading.text, reading.places, set(model.asked[0])) == ("no", (), {" yes\n", " no\n"})
 
 
 def test_of_two_the_dates_decide_before_the_model() -> None:
@@ -351,7 +353,7 @@ def test_places_of_a_triple_are_in_the_sentence_that_supports_it_or_the_title() 
 
 def test_the_shipped_weights_weigh_what_is_found() -> None:
     weights = shipped_weights()
-    assert {"prior", "log-probability", "mean log-probability"} == set(weights.model["span"])
+    assert {"prior", "log-probability", "mean log-probability"} <= set(weights.model["span"])
     assert {*weights.model["span"], "written"} <= set(weights.model["agreement"])
     assert set(weights.certainty) == {"span", "grammar", "agreement"}
     known = {

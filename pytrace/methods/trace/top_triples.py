@@ -60,6 +60,7 @@ register(
             adaptive_triple_demonstrations=SMALL.adaptive_triple_demonstrations,
             spans=SMALL.spans,
             reader_demonstrations=SMALL.reader_demonstrations,
+            reading=SMALL.reading,
             reader_documents=SMALL.reader_documents,
         ),
         takes=frozenset({"graph"}),

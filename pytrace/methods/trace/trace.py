@@ -154,8 +154,8 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
 
 # Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges
 # letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
-# which heads are named, so it only reads. It drowns in context, so that one chain of two documents is read, the best
-# of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
+# which heads are named, so it only reads: spans, which it chooses better than it writes. It drowns in context, so that one
+# chain of two documents is read, the best of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
 # chosen the passages, better than sentences by the encoder alone would, and with a second chain the context holds
 # the answer more often (docs/corpus.md).
 SMALL = TraceSettings(
@@ -174,6 +174,7 @@ SMALL = TraceSettings(
     adaptive_triple_demonstrations=False,
     spans=True,
     reader_demonstrations=4,
+    reading="span",
     reader_documents=2,
     passages=3,
     passage_chains=2,

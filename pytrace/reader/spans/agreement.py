@@ -43,7 +43,8 @@ class AgreementReader(SpanReader):
             if normalise_answer(one.text) == form:
                 known.update(told)
                 return []
-        if not form:
+        # Where a rule decides, or only yes or no can answer, no other answer is looked for.
+        if not form or any(one.features.get("the one of two") or "yes" in one.features for one, _ in scored):
             return []
         for found in candidates(question, entries):
             if normalise_answer(found.text) == form:

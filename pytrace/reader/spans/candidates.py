@@ -21,7 +21,8 @@ _PLAIN_TITLE = re.compile(r"(.+?)\s*(?:\(|, )")
 _LOOSE = frozenset(("article", "auxiliary", "pronoun", "preposition", "of", "and", "mark"))
 _NOT_WITHIN = frozenset(("auxiliary", "pronoun"))
 _CLOSING = frozenset(".;:(")
-_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")  # scripts that put no space between words
+SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
+"""Letters of scripts that put no space between words."""
 _ENGLISH_SHARE = 0.08  # of the words of an English text are articles, prepositions and their like, at least
 
 
@@ -153,7 +154,7 @@ def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
             if found[last].kind == "mark":
                 break
             yield _span(number, sentence, first, last + 1)
-        if _SPACELESS.match(opening.text):  # all of it is one of the words above
+        if SPACELESS.match(opening.text):  # all of it is one of the words above
             for start in range(len(opening.text)):
                 for end in range(start + 1, min(start + MOST_WORDS, len(opening.text) + (start > 0))):
                     at = sentence.start + opening.start
