@@ -212,7 +212,7 @@ def test_many_questions_are_asked_in_one_batch(
         model = ScriptedModel(["Tobias Rook", "Low Ferry"])
         monkeypatch.setattr("pytrace.engine.loading.Engine.model", model)
         status, shown, errors = run(
-            "ask", "--questions", questions, *source, "--method", "rag", "--json", "--retrieve", 2
+            "ask", "--questions", questions, *source, "--method", "rag:reading=free", "--json", "--retrieve", 2
         )
         assert status == 0, errors
         told = json.loads(shown)["answers"]
@@ -282,7 +282,7 @@ def test_methods_are_evaluated_over_an_index(
     assert run("index", "build", tmp_path / "index", "--docs", tmp_path / "corpus.jsonl")[0] == 0
     assert json.loads(run("index", "show", tmp_path / "index", "--json")[1])["passages"] > 4
     monkeypatch.setattr("pytrace.engine.loading.Engine.model", ScriptedModel(["Tobias Rook"] * 8))
-    arguments = ("eval", "rag", "--data", corpus_questions, "--index", tmp_path / "index", "--pool", 3)
+    arguments = ("eval", "rag:reading=free", "--data", corpus_questions, "--index", tmp_path / "index", "--pool", 3)
     status, shown, errors = run(*arguments, "--out", tmp_path / "run", "--json")
     assert status == 0, errors
     told = json.loads(shown)

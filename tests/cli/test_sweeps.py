@@ -261,7 +261,9 @@ def test_failed_questions_are_asked_again_on_the_command_line(
         return "Founder1"
 
     def failed(*options: str) -> int:
-        status, output, errors = run("eval", "rag", "--data", questions, "--out", tmp_path / "run", "--json", *options)
+        status, output, errors = run(
+            "eval", "rag:reading=free", "--data", questions, "--out", tmp_path / "run", "--json", *options
+        )
         assert status == 0, errors
         return int(json.loads(output)["methods"][0]["failed"])
 

@@ -188,7 +188,7 @@ def test_an_answer_is_that_of_the_command(
         assert (len(place["before"]), place["words"]) == (told["start"], answered["answer"])
         assert place["where"]
     assert answered["evidence"]["chains"][0]["units"][0]["where"]
-    assert answered["usage"]["read"]["generated_tokens"] > 0
+    assert answered["usage"]["read"]["evaluated_tokens"] > 0
     # These chains are made of sentences, which no graph could check.
     assert answered["certificates"] == []
     assert [claim["evidence"][0]["text"] for claim in answered["claims"]]

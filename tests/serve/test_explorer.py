@@ -144,7 +144,7 @@ def test_the_stages_of_an_answer_arrive_in_order_with_their_times(service: Servi
     assert [re.split(r"\W", text)[0].lower() for text in page.evaluate("window.heard")] == STAGES
     assert all(re.fullmatch(r"\d.* (ms|s)", time) for time in page.locator(".stages .time").all_inner_texts())
     assert page.inner_text(".answer-text")
-    assert "trace" in page.inner_text(".answer .place")
+    assert "trace" in page.inner_text(".answer > .place")
 
 
 @pytest.mark.models
@@ -474,7 +474,8 @@ def test_all_of_it_works_with_keys_alone(service: ServiceProcess, open_page: Ope
     page.keyboard.type(QUESTION)
     page.keyboard.press("Enter")
     page.wait_for_selector(".answer-text")
-    while focused(page, "className") != "step":
+    page.wait_for_selector("[data-slot=chains] button.step")
+    while not page.evaluate("document.activeElement.matches('[data-slot=chains] button.step')"):
         page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")

@@ -283,7 +283,9 @@ function places(found, read) {
     ];
     return element("li", {}, element("button", { type: "button", class: "step", on: { click: () => read(one) } }, words));
   });
-  return element("ol", { class: "thread" }, rows);
+  const list = element("ol", { class: "thread" }, rows);
+  arrowKeys(list, "button.step");
+  return list;
 }
 
 function costs(answer) {
