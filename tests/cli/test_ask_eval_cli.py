@@ -21,6 +21,7 @@ from pytrace.cli import common
 from pytrace.engine import loading
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.models.scripted import HashEncoder, ScriptedModel
+from pytrace.reader.spans.reader import MOST_CANDIDATES
 from pytrace.triples.graph import TripleStore
 
 QUESTION = "In which town was the founder of Orrin Head born?"
@@ -611,7 +612,6 @@ from pathlib import Path
 from pytrace.cli import main
 from pytrace.engine import loading
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.spans.reader import MOST_CANDIDATES
 
 def answer(prompt):
     with Path(os.environ["TEST_LOG"]).open("a") as file:
