@@ -456,13 +456,15 @@ def plot(
 
     figure, (left, right_axes) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     left.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    for reading in CHOOSING:
+    for number, reading in enumerate(CHOOSING):
+        colour = f"C{number}"
         probabilities, right = pooled(seen, told, sure, reading, ("gold", "absent"))
         bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-        some = [number for number in range(BINS) if (bins == number).sum() >= BINS]
+        some = [place for place in range(BINS) if (bins == place).sum() >= BINS]
         left.plot(
-            [probabilities[bins == number].mean() for number in some],
-            [right[bins == number].mean() for number in some],
+            [probabilities[bins == place].mean() for place in some],
+            [right[bins == place].mean() for place in some],
+            color=colour,
             marker="o",
             label=reading,
         )
@@ -475,6 +477,7 @@ def plot(
                 (counts / len(ordered))[kept],
                 (1 - np.cumsum(ordered) / counts)[kept],
                 style,
+                color=colour,
                 label=f"{reading}, {' and '.join(kinds)}",
             )
     left.set(xlabel="probability", ylabel="share that is right", title="Reliability, gold and absent")

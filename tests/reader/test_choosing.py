@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -13,8 +14,10 @@ from pytrace.certify.response_parsing import parse_response
 from pytrace.errors import InputError
 from pytrace.methods.baselines import Rag
 from pytrace.methods.catalog import method_settings
+from pytrace.models import registry
 from pytrace.models.base_model import GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore
+from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ABSTENTION
@@ -26,6 +29,7 @@ from pytrace.reader.spans.candidates import MOST_WORDS
 from pytrace.reader.spans.reader import SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
 from pytrace.records import AnswerPlace, Document, Evidence
+from tests.reader.test_spans import FILMS, FORT
 
 TOWN = Document(
     "town",
@@ -193,3 +197,29 @@ def test_certainty_tells_what_is_not_in_the_evidence() -> None:
     for share in (0.0, 1.0):
         assert np.isfinite(list(certainty("", [], share, -1.0).values())).all()
     assert {name for weights in shipped_weights().certainty.values() for name in weights} <= set(known)
+
+
+@pytest.mark.models
+def test_without_the_passages_that_support_them_answers_are_less_likely(tiny_models: dict[registry.Role, Path]) -> None:
+    places = [FORT, TOWN]
+    asked = [
+        ("In which region is the town in which Fort Kongenstein is located?", places, FILMS),
+        ("When was Fort Kongenstein built?", places, FILMS),
+        ("Who directed the film The Old Mill?", FILMS, places),
+        ("Which film was directed by Bo Ek?", FILMS, places),
+    ]
+    questions = [question for question, _, _ in asked]
+    with LlamaCppModel(tiny_models["language-model"], style="plain", context=2048, threads=1) as model:
+        for reading in ("span", "grammar", "agreement"):
+            reader = make_reader(model, ReaderSettings(reading=reading, reader_demonstrations=2))  # type: ignore[arg-type]
+            given, absent = (
+                reader.read(questions, [all_documents(one[place]) for one in asked])  # type: ignore[arg-type]
+                for place in (1, 2)
+            )
+            likely = [[one.probability or 0.0 for one in some] for some in (given, absent)]
+            assert all(there > gone for there, gone in zip(*likely, strict=True)), (reading, likely)
+            assert sum(likely[0]) > 2 * sum(likely[1]), (reading, likely)
+            careful = ReaderSettings(reading=reading, reader_demonstrations=2, min_confidence=max(likely[1]) + 1e-6)  # type: ignore[arg-type]
+            told = make_reader(model, careful).read(questions, [all_documents(documents) for _, _, documents in asked])
+            assert {one.text for one in told} == {ABSTENTION}
+            assert [one.withheld for one in told] == [one.text for one in absent]
