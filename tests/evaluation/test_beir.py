@@ -271,7 +271,9 @@ def test_the_command_scores_choices_of_a_corpus(
     folder, out = make(tmp_path / "data"), tmp_path / "run"
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        status = common.run(program, ["eval", "bm25", "--data", str(folder), "--out", str(out), *map(str, arguments)])
+        status = common.run(
+            program, ["eval", "bm25:reading=free", "--data", str(folder), "--out", str(out), *map(str, arguments)]
+        )
         return (status, *capfd.readouterr())
 
     status, output, errors = run("--pool", 2, "--json")

@@ -272,6 +272,15 @@ def test_what_speaks_for_yes(question: str, entries: list[Entry], told: dict[str
     assert yes_features(question, entries) == told
 
 
+def test_of_headings_the_one_that_a_text_stands_below_is_its_title() -> None:
+    question = "Who is older, Ann Reed or Bo Ek?"
+    context = tuple(entry.replace("[", "[Films > People > ", 1) for entry in entries_of(FILMS))
+    (reading,) = SpanReader(Preferring()).read([question], [Evidence("documents", context, ("a",) * len(context))])
+    assert reading.text == "Bo Ek"
+    assert all(context[entry][start:end] == "Bo Ek" for entry, start, end in reading.places)
+    assert reading.places
+
+
 def test_countries_decide_beside_the_model() -> None:
     for question, answer in (
         ("Are Ann Reed and Bo Ek from the same country?", "no"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pytrace.documents import split_sentences
+from pytrace.documents.passages import TITLE_SEPARATOR
 from pytrace.reader.spans.words import Word, words
 
 MOST_WORDS = 10
@@ -63,7 +64,8 @@ def _sentences(number: int, entry: str) -> Iterator[Sentence]:
     at = 0
     if titled is not None:
         at = titled.end()
-        yield Sentence(number, titled.start(1), titled[1], words(titled[1])[:_LONGEST], is_title=True)
+        title = titled[1].rpartition(TITLE_SEPARATOR)[2]  # of headings, the one that the text stands below
+        yield Sentence(number, titled.end(1) - len(title), title, words(title)[:_LONGEST], is_title=True)
     for sentence in split_sentences(entry[at:], language=None):
         found, stated = entry.find(sentence, at), sentence
         if found < 0:  # white space within was made single
