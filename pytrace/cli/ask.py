@@ -122,8 +122,6 @@ class Ask(Command):
         asked_for = [question for question in questions if question is not None]
         report = ReadReport()
         by_texts, least = self._judged_by_texts(), self.min_confidence
-        if not by_texts:
-            self.models.begin_loading()
         corpus = self._corpus(method, report)
         common.print_skipped(report, _NAMED)
         asked = (

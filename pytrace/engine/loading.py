@@ -133,15 +133,6 @@ class Engine:
         # Methods that select by the encoder alone never read the language model's file.
         return deferred(functools.partial(self._load_model, self.llm))
 
-    def begin_loading(self) -> None:
-        """Load the language model beside what is done before it is asked: one of the catalog, which takes no time to be tried first."""
-        from pytrace.models import registry
-        from pytrace.models.language_model import DeferredModel
-
-        model = None if self.remote or self.llm not in registry.catalog().names else self.model
-        if isinstance(model, DeferredModel):
-            model.begin()
-
     @functools.cached_property
     def reader(self) -> LanguageModel | None:
         """The language model that reads answers, if another one than `model`."""

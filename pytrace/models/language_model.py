@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import string
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
@@ -185,15 +184,6 @@ class DeferredModel:
     def usage(self) -> Usage:
         """What the model was asked so far: nothing before it is loaded."""
         return Usage() if self._loaded is None else self._loaded.usage
-
-    def begin(self) -> None:
-        """Load the model in a thread of its own; what goes wrong there is said by whoever asks the model first, who loads it anew."""
-
-        def load() -> None:
-            with contextlib.suppress(Exception):
-                self.__getattr__("name")
-
-        threading.Thread(target=load, name="loading of the language model").start()
 
     def close(self) -> None:
         """Close the model if it was loaded and can be closed."""

@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 import time
 
-from pytrace.errors import ModelError
 from pytrace.models.language_model import deferred
 from pytrace.models.scripted import ScriptedModel
 
@@ -31,23 +30,3 @@ def test_a_model_is_loaded_once_however_many_threads_ask_first():
         thread.join()
     assert answers == ["cba"] * 8
     assert len(loads) == 1
-
-
-def test_a_model_is_loaded_beside_other_things_and_what_fails_there_is_said_later():
-    loads = []
-
-    def load() -> ScriptedModel:
-        loads.append(threading.get_ident())
-        if len(loads) == 1:
-            raise ModelError("no such file")
-        return ScriptedModel(["done"])
-
-    model = deferred(load)
-    for count in (1, 2, 2):
-        model.begin()  # type: ignore[attr-defined]
-        for thread in threading.enumerate():
-            if thread.name == "loading of the language model":
-                thread.join()
-        assert len(loads) == count
-    assert model.generate(["?"], max_tokens=5)[0][0].text == "done"
-    assert threading.get_ident() not in loads
