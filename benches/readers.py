@@ -1,7 +1,7 @@
 """Four ways to read an answer beside each other: learn their weights, cross-validated, and print the table.
 
     python -m benches.readers --data DIR [--llm tiny] [--threads N] [--cache FILE] [--limit N] [--absent N]
-        [--cost N] [--plot FILE] [--write]
+        [--cost N] [--plot FILE.svg] [--write]
 
 Answers are written freely, taken out of the evidence (span), written but held to what stands there (grammar), or the better of the first two
 (agreement). Sets: HotpotQA's adversarial questions and the questions of the open corpora (HotpotQA, MuSiQue, 2WikiMultiHopQA), each with its
@@ -454,6 +454,7 @@ def plot(
     """Draw how often answers of a probability are right, and how often those that are given at a coverage are wrong."""
     import matplotlib.pyplot as plt
 
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "readers"})  # the same each time, and small
     figure, (left, right_axes) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     left.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for number, reading in enumerate(CHOOSING):
@@ -484,7 +485,7 @@ def plot(
     right_axes.set(xlabel="coverage", ylabel="risk (share that is wrong)", title="Risk and coverage", ylim=(0, 1))
     for axes in (left, right_axes):
         axes.legend(fontsize="small", frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, format="svg", metadata={"Date": None})
     print(f"drawn: {path}")
 
 

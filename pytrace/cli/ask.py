@@ -135,7 +135,7 @@ class Ask(Command):
                 retrieve=self.retrieve,
                 sentence_index=self.sentence_index,
                 where=self.reading.get("where", ()),
-                settings=self.settings if least is None else (*self.settings, f"min_confidence={least:g}"),
+                settings=self.settings if least is None else (*self.settings, f"min_confidence={least}"),
                 models=self.models,
                 claim=self.claim,
                 knowledge=self.knowledge,

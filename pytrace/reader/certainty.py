@@ -10,7 +10,7 @@ from pytrace.reader.spans.words import content_stems, words
 
 
 def certainty(
-    question: str, entries: Sequence[str], share: float, log_probability: float, *, ruled: bool = False
+    question: str, entries: Sequence[str], scores: Sequence[float], log_probability: float, *, ruled: bool = False
 ) -> dict[str, float]:
     """Return what speaks for an answer being right, by name.
 
@@ -18,8 +18,8 @@ def certainty(
     ----------
     question, entries
         What was asked, and the evidence.
-    share
-        The answer's probability among all that it was chosen from.
+    scores
+        Of all that the answer was chosen from, in log-probabilities up to a constant; its own, the largest, is the first.
     log_probability
         What the model gives to it, a token.
     ruled
@@ -28,6 +28,7 @@ def certainty(
     asked = read_question(question)
     seen = content_stems(words(" ".join(entries)))
     names = {word.stem for word in words(question)[1:] if word.kind in ("name", "number")} & asked.stems
+    share = 1 / sum(math.exp(score - scores[0]) for score in scores)
     bounded = min(max(share, 1e-6), 1 - 1e-6)
     return {
         "always": 1.0,

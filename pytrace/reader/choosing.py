@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -98,9 +97,3 @@ def as_answers(model: LanguageModel, texts: Sequence[str]) -> list[str]:
 def is_plain(model: LanguageModel) -> bool:
     """Whether a model is asked in plain text."""
     return getattr(model, "style", "plain") == "plain"
-
-
-def log_odds(probability: float) -> float:
-    """Return the logarithm of the odds of a probability, which is bounded where that is 0 or 1."""
-    bounded = min(max(probability, 1e-6), 1 - 1e-6)
-    return math.log(bounded / (1 - bounded))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from pytrace.models.language_model import ContinuationScore, Prompt
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ChoosingReader, Chosen, Place, as_answers, is_plain
@@ -74,9 +72,7 @@ class GrammarReader(ChoosingReader):
 
 def certainty_of(question: str, entries: Sequence[str], beam: Sequence[Held]) -> dict[str, float]:
     """Return what tells how likely the best of a beam is right."""
-    best = beam[0]
-    share = float(1 / np.exp([one.score - best.score for one in beam]).sum())
-    return certainty(question, entries, share, best.log_probability)
+    return certainty(question, entries, [one.score for one in beam], beam[0].log_probability)
 
 
 def _openings(sentences: Sequence[Sentence]) -> list[str]:

@@ -79,7 +79,14 @@ def make_server(service: Service) -> MCPServer[Any]:
         future = service.ask(body, lambda *_: None, context)
         answer = await cancelling(wait_for(future), context, future)
         evidence = _plain(answer.evidence)
-        return {"answer": answer.answer, "method": answer.method, "notes": answer.notes, "evidence": evidence}
+        return {
+            "answer": answer.answer,
+            "probability": answer.probability,
+            "places": [_plain(place) for place in answer.places],
+            "method": answer.method,
+            "notes": answer.notes,
+            "evidence": evidence,
+        }
 
     async def certify(
         question: _QUESTION,

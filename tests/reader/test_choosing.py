@@ -188,14 +188,14 @@ def test_an_abstention_is_known_to_the_checkers() -> None:
 
 def test_certainty_tells_what_is_not_in_the_evidence() -> None:
     entries = EVIDENCE.context
-    known = certainty("In which region does Ada Foah lie?", entries, 0.5, -1.0)
-    strange = certainty("In which region does Cape Coast lie?", entries, 0.5, -1.0, ruled=True)
+    known = certainty("In which region does Ada Foah lie?", entries, [-2.0, -2.0], -1.0)
+    strange = certainty("In which region does Cape Coast lie?", entries, [-2.0, -2.0], -1.0, ruled=True)
     assert known["log-odds"] == 0.0
     assert (known["names unseen"], known["ruled"]) == (0.0, 0.0)
     assert (strange["names unseen"], strange["ruled"]) == (0.5, 1.0)
     assert strange["words unseen"] > known["words unseen"]
-    for share in (0.0, 1.0):
-        assert np.isfinite(list(certainty("", [], share, -1.0).values())).all()
+    for scores in ([0.0], [0.0, -1e9], [0.0] * 1000):
+        assert np.isfinite(list(certainty("", [], scores, -1.0).values())).all()
     assert {name for weights in shipped_weights().certainty.values() for name in weights} <= set(known)
 
 

@@ -151,6 +151,8 @@ def test_an_assistant_asks(service: ServiceProcess) -> None:
         assert answer["answer"]
         assert answer["method"].startswith("trace")
         assert answer["evidence"]["chains"][0]["units"]
+        assert 0 < answer["probability"] < 1
+        assert answer["places"][0]["words"] == answer["answer"]
 
     over_http(service, talk)
 

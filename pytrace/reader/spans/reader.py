@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
-
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ChoosingReader, Chosen, as_answers
@@ -115,6 +113,6 @@ class SpanReader(ChoosingReader):
 def certainty_of(question: str, entries: Sequence[str], ranked: Sequence[Ranked]) -> dict[str, float]:
     """Return what tells how likely the best of some candidates is right."""
     best = ranked[0]
-    share = float(1 / np.exp([one.score - best.score for one in ranked]).sum())
     ruled = bool(best.candidate.features.get("the one of two"))
-    return certainty(question, entries, share, best.told["mean log-probability"], ruled=ruled)
+    scores = [one.score for one in ranked]
+    return certainty(question, entries, scores, best.told["mean log-probability"], ruled=ruled)

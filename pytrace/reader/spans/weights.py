@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-Reading = Literal["span", "grammar", "agreement"]
+ChoosingName = Literal["span", "grammar", "agreement"]
 _BY_SHARE = {"log-odds": 1.0}  # of what no other certainty was learned: its share
 
 
@@ -25,7 +25,7 @@ class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     features: dict[str, float]
     model: dict[Literal["span", "agreement"], dict[str, float]]
-    certainty: dict[Reading, dict[str, float]] = {}
+    certainty: dict[ChoosingName, dict[str, float]] = {}
 
     def prior(self, features: Mapping[str, float]) -> float:
         """Return the score of a candidate before the language model has seen it."""
@@ -35,7 +35,7 @@ class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the score of a candidate by its prior and what the model says of it (`told`)."""
         return _weighed(self.model[reading], told)
 
-    def probability(self, reading: Reading, certainty: Mapping[str, float]) -> float:
+    def probability(self, reading: ChoosingName, certainty: Mapping[str, float]) -> float:
         """Return how likely an answer is right, by what `pytrace.reader.certainty` tells."""
         score = _weighed(self.certainty.get(reading, _BY_SHARE), certainty)
         return 1 / (1 + math.exp(-max(-30.0, min(score, 30.0))))
