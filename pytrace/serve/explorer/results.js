@@ -283,7 +283,7 @@ function places(found, read) {
     ];
     return element("li", {}, element("button", { type: "button", class: "step", on: { click: () => read(one) } }, words));
   });
-  const list = element("ol", { class: "thread" }, rows);
+  const list = element("ul", { class: "rows" }, rows);
   arrowKeys(list, "button.step");
   return list;
 }
