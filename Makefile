@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -56,6 +56,15 @@ fuzz-readers: $(VENV)/.ready-test
 attack: $(VENV)/.ready-test
 	@$(BIN)/pytrace models pull tiny
 	$(BIN)/python -m tests.attack $(ATTACK)
+
+# Every night: a service under mixed load that is killed every ten minutes, beside commands that change its index and are killed, too;
+# then indexes that are built, changed and killed. What it prints ends with what was wrong and how memory grew.
+SOAK_MINUTES := 120
+
+soak: $(VENV)/.ready-test
+	@$(BIN)/pytrace models pull tiny
+	$(BIN)/python -m benches.soak --minutes $$(($(SOAK_MINUTES) * 3 / 4)) --kills $$(($(SOAK_MINUTES) * 3 / 40)) --threads 1
+	$(BIN)/python -m benches.index_kills --docs examples/docs --minutes $$(($(SOAK_MINUTES) / 4))
 
 # The metrics in DeepEval and RAGAS, and what is exported for them: an environment of their own, since both want older packages than
 # the other tests have. pytest-asyncio comes with DeepEval, and warns of a setting that nothing here needs.

@@ -1,6 +1,6 @@
 """Kills commands that change an index, at random moments, and compares what is left with what was acknowledged.
 
-    python -m benches.index_kills --docs examples/docs [--kills 100] [--seed 0] [--work DIR]
+    python -m benches.index_kills --docs examples/docs [--kills 100 | --minutes 30] [--seed 0] [--work DIR]
 
 A copy of the documents is changed at random, and `pytrace index build`, `sync` or `remove` is started with the tiny encoder and ended
 by SIGKILL. The index must then verify, hold each document once, and hold those of before the command or those of after it, nothing
@@ -46,6 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docs", type=Path, required=True, help="documents that are copied, changed and indexed")
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--minutes", type=float, help="kill for so long, however often")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, help="where copies and indexes are made")
     options = parser.parse_args()
@@ -58,7 +59,8 @@ def main() -> int:
         shutil.copytree(options.docs, folder)
         seconds = dict.fromkeys(("build", "sync", "remove"), 4.0)
         kills = 0
-        while kills < options.kills:
+        end = time.monotonic() + 60 * (options.minutes or 0)
+        while time.monotonic() < end if options.minutes else kills < options.kills:
             before = state(index)
             verb, arguments = _change(draw, folder, index, before)
             before = None if verb == "build" else before

@@ -2,12 +2,16 @@
 
     python -m benches.soak --minutes 30 [--index DIR --questions FILE…] [--kills 1] [--threads N] [--seed 0] [--json FILE]
 
+`make soak` runs it for 90 minutes, then half an hour of `benches.index_kills`.
+
 Documents that nobody else could have written are added, replaced and removed while others search, rank and ask. Each whose addition
 was answered must be found, as it is now, by a question of it; one whose removal was answered must not. Now and then changes are held,
 and questions get what the same search finds in the same index in this process. Clients leave in the middle of heads, bodies and
-answers. In the middle of a change the service is killed and started again, and then each document must be there that was before; what
+answers. `pytrace index add`, `remove` and `verify` work on the same index meanwhile, and every third of them is killed and then called
+again. In the middle of a change the service is killed and started again, and then each document must be there that was before; what
 was under way may have been done or not. Memory is flat where the resident set of the last third of each life is within 5 % of that of
-the second third; the first warms up. The exit status is 1 where anything was wrong. The index is copied first.
+the second third; the first warms up. That holds for this process, too, which opens and searches the index again and again. The exit
+status is 1 where anything was wrong. The index is copied first.
 """
 
 from __future__ import annotations
@@ -15,11 +19,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +46,7 @@ from pytrace.bench import machine
 from pytrace.bench.peers import version as version_of
 from pytrace.retrieval.passages.manifest import MANIFEST
 from tests.remote_servers import free_port
-from tests.serve.service_process import ServiceProcess, served
+from tests.serve.service_process import ServiceProcess, resident, served
 
 FLAT = 0.05
 # Documents of the soak that the index has, at least and at most.
@@ -50,6 +57,8 @@ _GONE, _ORPHANS = 30, 3
 _COMPARED = 12
 # Seconds after which the service would close a kept connection, and within which an answer must come.
 _KEPT, _PATIENCE = 5.0, 180.0
+# Seconds after which the service, which looks once a second, must serve what another process wrote.
+_NOTICED = 5.0
 
 
 class KilledError(Exception):
@@ -57,11 +66,12 @@ class KilledError(Exception):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a soak came to; `growth` is that of memory in each life that was long enough to tell."""
+    """What a soak came to; `growth` is that of memory in each life that was long enough to tell, `own_growth` that of who asks."""
 
     faults: list[str]
     counts: dict[str, int]
     growth: list[float]
+    own_growth: float
     megabytes: list[float]
     files: list[int]
     seconds: float
@@ -73,6 +83,7 @@ class Sample(NamedTuple):
     life: int
     memory: int
     files: int
+    own_memory: int
 
 
 class Client:
@@ -160,6 +171,7 @@ class Soak:
         self.touched: Counter[int] = Counter()
         self._made = 0
         self._changing = asyncio.Lock()
+        self._commanding = threading.Lock()
         self._errors = 0
 
     async def run(self) -> Report:
@@ -177,7 +189,8 @@ class Soak:
                     (self._rank, 1.0),
                     (self._ask, 1.0),
                     (self._vanish, 0.5),
-                    (self._compare, max(4.0, self.seconds / 30)),
+                    (self._tend, min(10.0, self.seconds / 20)),
+                    (self._compare, min(30.0, max(4.0, self.seconds / 30))),
                 )
             ]
             tasks = [asyncio.create_task(worker) for worker in (*workers, self._sample())]
@@ -191,6 +204,8 @@ class Soak:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+            with self._commanding:  # a command that is under way comes to its end
+                await asyncio.sleep(_NOTICED)
             await self._look_for_all()
             client = Client(self)
             await self._compare(client)
@@ -205,6 +220,7 @@ class Soak:
             faults=self.faults,
             counts=dict(sorted(self.counts.items())),
             growth=growth,
+            own_growth=_growth([sample.own_memory for sample in self.samples])[0],
             megabytes=megabytes,
             files=files,
             seconds=time.monotonic() - begun,
@@ -251,7 +267,7 @@ class Soak:
             service = self.service
             if self.up.is_set() and service is not None and service.process.poll() is None:
                 files = len(list(Path(f"/proc/{service.process.pid}/fd").iterdir()))
-                self.samples.append(Sample(self.life, service.memory(), files))
+                self.samples.append(Sample(self.life, service.memory(), files, resident(os.getpid())))
 
     def _memory(self) -> tuple[list[float], list[float], list[int]]:
         """Return of each life how much memory grew, what it had at its end in MiB, and how many open files more."""
@@ -261,9 +277,8 @@ class Soak:
             third = len(samples) // 3
             if third:
                 middle, last = samples[third : 2 * third], samples[-third:]
-                before = statistics.median(sample.memory for sample in middle)
-                after = statistics.median(sample.memory for sample in last)
-                growth.append(after / before - 1)
+                grown, after = _growth([sample.memory for sample in samples])
+                growth.append(grown)
                 megabytes.append(round(after / 2**20, 1))
                 files.append(min(sample.files for sample in last) - min(sample.files for sample in middle))
         return growth, megabytes, files
@@ -345,6 +360,76 @@ class Soak:
         gone = [number for number, version in self.there.items() if version is None and number not in self.unsure]
         for number in gone[:-_GONE]:
             del self.there[number]
+
+    async def _tend(self, client: Client) -> None:
+        """Change or verify the index by a command, which every third time is killed and called again."""
+        async with self._changing:
+            held = [
+                number for number, version in self.there.items() if version is not None and number not in self.unsure
+            ]
+            verb = self.draw.choice(("add", "add", "remove", "verify"))
+            numbers: list[int] = []
+            if verb == "remove" and len(held) > _FEWEST:
+                numbers = self.draw.sample(held, 2)
+            elif verb != "verify":
+                verb = "add"
+                numbers = [self._made, *self.draw.sample(held, min(1, len(held)))]
+                self._made += 1
+            after = {number: None if verb == "remove" else (self.there.get(number) or 0) + 1 for number in numbers}
+            for number in numbers:
+                self.touched[number] += 1
+                self.unsure[number] = {self.there.get(number), after[number]}
+        arguments = [_id_of(number) for number in numbers] if verb == "remove" else []
+        if verb == "add":
+            rows = [_row_of(number, after[number] or 0) for number in numbers]
+            file = self.index.with_name("tended.jsonl")
+            file.write_bytes(b"\n".join(map(msgspec.json.encode, rows)))
+            arguments = ["--docs", str(file)]
+        self.changing.update(numbers)
+        try:
+            await asyncio.to_thread(self._command, verb, arguments, killed=self.draw.random() < 1 / 3)
+            await asyncio.sleep(_NOTICED)
+            await self._settle(client, after)
+        finally:
+            self.changing.difference_update(numbers)
+
+    def _command(self, verb: str, arguments: Sequence[str], *, killed: bool) -> None:
+        """Run a command on the index, for a moment at first if it is to be killed, and then to its end."""
+        with self._commanding:
+            self._run_command(verb, arguments, killed=killed)
+
+    def _run_command(self, verb: str, arguments: Sequence[str], *, killed: bool) -> None:
+        options = [] if verb == "verify" else ["--threads", "1"]
+        command = [sys.executable, "-m", "pytrace", "index", verb, str(self.index), *arguments, *options]
+        while True:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                # What comes before the first write is loading, for the most part.
+                said = process.communicate(timeout=0.5 + 2.0 * self.draw.random() if killed else 600)[1]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said = process.communicate()[1]
+                self.counts[f"index {verb}: killed"] += 1
+                killed = False
+                continue
+            if process.returncode == 0:
+                self.counts[f"index {verb}: done"] += 1
+                return
+            if "is being written by another process" not in said:
+                raise RuntimeError(f"index {verb} ended with {process.returncode}: {said.strip()}")
+            time.sleep(0.2)
+
+    async def _settle(self, client: Client, after: dict[int, int | None]) -> None:
+        """Check that the service serves what a command wrote."""
+        for number, version in after.items():
+            while True:
+                with suppress(KilledError):
+                    found = await client.json("POST", "/v1/search", {"question": _question_of(number)})
+                    break
+            self._judge(number, {version}, found)
+            self.touched[number] += 1
+            self.there[number] = version
+            self.unsure.pop(number, None)
 
     async def _rank(self, client: Client) -> None:
         """Rank texts, which the encoder in this process ranks alike."""
@@ -443,6 +528,15 @@ class Soak:
         client.leave()
 
 
+def _growth(sizes: Sequence[int]) -> tuple[float, float]:
+    """Return by how much the median of the last third of sizes exceeds that of the second, and that of the last."""
+    third = len(sizes) // 3
+    if not third:
+        return 0.0, 0.0
+    before, after = statistics.median(sizes[third : 2 * third]), statistics.median(sizes[-third:])
+    return after / before - 1, after
+
+
 def _name_of(number: int) -> str:
     return f"{word(200_000 + 7919 * number).title()} {word(90_000 + 104_729 * number).title()}"
 
@@ -523,11 +617,13 @@ def main() -> int:
         print(
             f"life {life}: {size:,.1f} MiB at its end, {100 * growth:+.1f} % (≤ {100 * FLAT:g} %: {met}), {files:+d} open files"
         )
+    own = "met" if report.own_growth <= FLAT else "MISSED"
+    print(f"who asks: {100 * report.own_growth:+.1f} % (≤ {100 * FLAT:g} %: {own})")
     print(f"{report.seconds:,.0f} s, {len(report.faults)} wrong, load at the end {machine.load()}")
     if options.json:
         with suppress(OSError):
             options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
-    return int(bool(report.faults) or any(growth > FLAT for growth in report.growth))
+    return int(bool(report.faults) or any(growth > FLAT for growth in [*report.growth, report.own_growth]))
 
 
 if __name__ == "__main__":

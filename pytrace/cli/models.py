@@ -7,6 +7,7 @@ from functools import partial
 from pytrace import processes
 from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.completion import complete_model
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
 from pytrace.models.registry import rewritten
@@ -61,7 +62,7 @@ def _choice(choice: rewritten.RewrittenStatus | None) -> str:
 class Pull(Command):
     """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
 
-    names: tuple[str, ...] = argument("NAME...", required=True)
+    names: tuple[str, ...] = argument("NAME...", required=True, shell_complete=complete_model)
     repair: bool = option("Hash the files that are here too, and fetch damaged ones again.")
     fastest: bool = option(
         "Then rewrite language models into the weight format that is fastest here: see 'pytrace models fastest'."
@@ -102,7 +103,7 @@ class Fastest(Command):
     rewritten file, which is kept in PYTRACE_HOME with a record of the figures; the original stays where it is.
     """
 
-    name: str = argument("NAME|FILE")
+    name: str = argument("NAME|FILE", shell_complete=complete_model)
     undo: bool = option("Go back to the original, and remove the rewritten file.")
     threads: int | None = option("Threads to measure with.", ge=1, le=1024)
 
@@ -167,7 +168,7 @@ def _print_record(record: rewritten.Record) -> None:
 class Verify(Command):
     """Read every byte of models and compare hashes; without names, of all that are here."""
 
-    names: tuple[str, ...] = argument("[NAME...]")
+    names: tuple[str, ...] = argument("[NAME...]", shell_complete=complete_model)
     as_json: bool
 
     def run(self) -> None:
@@ -207,7 +208,7 @@ class Verify(Command):
 class Path(Command):
     """Print where a model is: a GGUF file for a language model, a directory for an encoder."""
 
-    name: str = argument()
+    name: str = argument(shell_complete=complete_model)
     role: Role | None = option("Of a profile, only this one.")
 
     def run(self) -> Result:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from pytrace.cli.commands import group, option
+from pytrace.cli.completion import complete_model
 from pytrace.documents.passages import WORDS
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.knowledge import FEW_SHOT, KnowledgeOptions
@@ -80,20 +82,21 @@ _READING = {
 }
 # By the fields of the records that they make.
 _ENCODER = {
-    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR|FILE|URL"),
+    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR|FILE|URL", shell_complete=complete_model),
     "encoder_settings": _ENCODER_SETTINGS,
     "device": _DEVICE,
     "threads": _THREADS,
     "vector_cache": _VECTOR_CACHE,
 }
 _MODELS = {
-    "llm": option("Language model.", metavar="NAME|FILE|URL"),
+    "llm": option("Language model.", metavar="NAME|FILE|URL", shell_complete=complete_model),
     # Without a default here, so that the profile decides, and an encoder that was named stays even if it is the tiny one.
     "encoder_name": option(
         "Encoder.  [default: that of the profile in --llm, else tiny]",
         "--encoder",
         metavar="NAME|DIR|FILE|URL",
         default=None,
+        shell_complete=complete_model,
     ),
     "encoder_settings": _ENCODER_SETTINGS,
     "device": _DEVICE,
@@ -113,13 +116,16 @@ _MODELS = {
         "--cross-encoder",
         metavar="NAME|DIR|FILE|URL",
         default=None,
+        shell_complete=complete_model,
     ),
     "cross_encoder_settings": option(
         "Say of the cross-encoder what its files do not: dtype, positive, instruction, model. May be repeated.",
         "--cross-encoder-set",
         metavar="NAME=VALUE",
     ),
-    "reader_llm": option("Read answers with another language model than --llm.", metavar="NAME|FILE|URL"),
+    "reader_llm": option(
+        "Read answers with another language model than --llm.", metavar="NAME|FILE|URL", shell_complete=complete_model
+    ),
 }
 _KNOWLEDGE = {
     "kb": option(
@@ -195,6 +201,13 @@ class MethodType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
             return parse_method(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the methods whose names begin so."""
+        from pytrace.methods.catalog import METHODS
+
+        del ctx, param
+        return [CompletionItem(name, help=row.summary) for name, row in METHODS.items() if name.startswith(incomplete)]
 
 
 class _SettingsFile(msgspec.Struct):

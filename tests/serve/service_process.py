@@ -41,6 +41,12 @@ def _built(docs: tuple[Path, ...]) -> Path:
     return folder / "index"
 
 
+def resident(process: int) -> int:
+    """Return the bytes of memory that a process has (its resident set)."""
+    fields = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class ServiceProcess:
     """A service that runs: its address, its process, and the lines of its log."""
 
@@ -90,8 +96,7 @@ class ServiceProcess:
 
     def memory(self) -> int:
         """Return the bytes of memory that the process has (its resident set)."""
-        fields = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident(self.process.pid)
 
     def stop(self, number: int = signal.SIGTERM, timeout: float = 60.0) -> int:
         """Send a signal and return the exit status."""
