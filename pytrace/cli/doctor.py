@@ -7,9 +7,10 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,13 @@ import msgspec
 from pytrace import __version__, _core
 from pytrace.cli import common, configuration
 from pytrace.cli.commands import Command, Result
+from pytrace.cli.features import Feature, features
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
 from pytrace.models.llama import extra_buffers as llama_buffers
 from pytrace.models.llama.prompt_cache import kept_files
 from pytrace.models.registry import rewritten
+from pytrace.models.registry.known_models import Role
 
 # What NVIDIA's driver, or what hands its cards to a container, leaves for all to see.
 _GPU_SIGNS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidia0"))
@@ -31,6 +34,7 @@ _REBUILD = (
     "build pytrace anew where nvcc is on the PATH: pip install --force-reinstall --no-deps "
     "--config-settings=cmake.define.PYTRACE_CUDA=on and its source"
 )
+_GPU_MODELS = "pip uninstall onnxruntime llama-cpp-python, then CMAKE_ARGS=-DGGML_CUDA=on pip install --no-cache-dir 'pytrace-rag[cuda]'"
 _NEW_DRIVER = "install NVIDIA's driver in a version that serves this module's CUDA, and let this process see the card"
 
 _Add = Callable[[str, str], None]  # takes what is wrong and what to do about it
@@ -95,6 +99,7 @@ class Report(msgspec.Struct, frozen=True):
     providers: list[str]
     gpu_offload: bool | None
     cuda: Cuda
+    features: list[Feature]
     problems: list[Problem]
 
 
@@ -128,6 +133,11 @@ def _print(report: Report) -> None:
     for name, value in rows:
         common.print_text(f"{name:<{width}}  {value}")
     common.print_text()
+    for feature in report.features:
+        common.print_text(f"{'ready  ' if feature.ready else 'lacking'}  {feature.name}")
+        if not feature.ready:
+            common.print_text(f"           {feature.lacks}\n           do: {feature.remedy}")
+    common.print_text()
     for problem in report.problems:
         common.print_text(f"problem: {problem.what}\n  do: {problem.remedy}")
     if not report.problems:
@@ -144,9 +154,11 @@ def examine() -> Report:
     packages = {name: _version(name) for name in _PACKAGES}
     if error := _core.active_isa_error():
         add(error, f"set PYTRACE_ISA to one of {', '.join(_core.available_isas())}, or unset it")
-    home, free, models = _models(add)
+    home, free, models, roles = _models(add)
     memory, available = _memory()
     configured = _configuration(add)
+    providers, gpu_offload = _providers(packages, add), _gpu_offload(packages, add)
+    cuda, remedy = _cuda(packages, add)
     return Report(
         pytrace=__version__,
         python=platform.python_version(),
@@ -166,9 +178,10 @@ def examine() -> Report:
         home_free=free,
         prompt_cache=_prompt_cache(),
         models=models,
-        providers=_providers(packages, add),
-        gpu_offload=_gpu_offload(packages, add),
-        cuda=_cuda(packages, add),
+        providers=providers,
+        gpu_offload=gpu_offload,
+        cuda=cuda,
+        features=[*features(_installed(), roles), *_on_gpu(providers, gpu_offload, cuda, remedy)],
         problems=problems,
     )
 
@@ -178,6 +191,12 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _installed() -> set[str]:
+    """Return the names of all distributions that are here, as PyPI writes them."""
+    names = (each.name for each in importlib.metadata.distributions())
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in names if name}
 
 
 def _configuration(add: _Add) -> dict[str, list[str]]:
@@ -201,12 +220,12 @@ def _prompt_cache() -> int:
         return 0
 
 
-def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
+def _models(add: _Add) -> tuple[str, int | None, dict[str, str], set[Role]]:
     try:
         home = registry.home()
     except PytraceError as error:
         add(str(error), "export PYTRACE_HOME=DIRECTORY")
-        return "?", None, {}
+        return "?", None, {}, set()
     # A home that is not there yet would be made below its nearest parent that is.
     existing = next((folder for folder in (home, *home.parents) if folder.exists()), Path("/"))
     if not os.access(existing, os.W_OK):
@@ -220,8 +239,6 @@ def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
     for name, status in statuses.items():
         if status.state in {"partial", "damaged"}:
             add(f"model {name} is {status.state}", f"pytrace models pull --repair {name}")
-    if statuses and not any(status.state == "pulled" for status in statuses.values()):
-        add("no model is here", "pytrace models pull tiny")
     states = {}
     for name, status in statuses.items():
         choice = status.rewritten
@@ -229,7 +246,8 @@ def _models(add: _Add) -> tuple[str, int | None, dict[str, str]]:
         states[name] = f"{status.state}, {common.human_size(status.size)}{used}"
         if stale := _stale(name, choice):
             add(stale, f"pytrace models fastest {name}")
-    return str(home), shutil.disk_usage(existing).free, states
+    roles = {status.role for status in statuses.values() if status.state == "pulled"}
+    return str(home), shutil.disk_usage(existing).free, states, roles
 
 
 def _stale(name: str, choice: rewritten.RewrittenStatus | None) -> str:
@@ -253,7 +271,6 @@ def _providers(packages: dict[str, str | None], add: _Add) -> list[str]:
             "pip uninstall onnxruntime onnxruntime-gpu, then install the one you want",
         )
     if not (packages["onnxruntime"] or packages["onnxruntime-gpu"]):
-        add("onnxruntime is not installed: no encoder can run", "pip install 'pytrace-rag[cpu]'")
         return []
     try:
         runtime = importlib.import_module("onnxruntime")
@@ -266,10 +283,6 @@ def _providers(packages: dict[str, str | None], add: _Add) -> list[str]:
 
 def _gpu_offload(packages: dict[str, str | None], add: _Add) -> bool | None:
     if not packages["llama-cpp-python"]:
-        add(
-            "llama-cpp-python is not installed: no language model can run in this process",
-            "pip install 'pytrace-rag[cpu]', or give the URL of a llama-server or vLLM as the language model",
-        )
         return None
     try:
         return bool(importlib.import_module("llama_cpp").llama_supports_gpu_offload())
@@ -278,7 +291,16 @@ def _gpu_offload(packages: dict[str, str | None], add: _Add) -> bool | None:
         return None
 
 
-def _cuda(packages: dict[str, str | None], add: _Add) -> Cuda:
+def _on_gpu(providers: list[str], gpu_offload: bool | None, cuda: Cuda, remedy: str) -> Iterator[Feature]:
+    """Yield the verdicts on what a GPU would do; `remedy` is for the kernels."""
+    yield Feature("kernels on a GPU", not cuda.missing, cuda.missing, remedy if cuda.missing else "")
+    lacks = [] if "CUDAExecutionProvider" in providers else ["onnxruntime has no CUDA"]
+    lacks += [] if gpu_offload else ["llama.cpp was built without CUDA"]
+    yield Feature("models on a GPU", not lacks, "; ".join(lacks), _GPU_MODELS if lacks else "")
+
+
+def _cuda(packages: dict[str, str | None], add: _Add) -> tuple[Cuda, str]:
+    """Return what CUDA has here, and what would give it what is missing."""
     cuda, remedy = _find_cards()
     # Where there is no GPU, that nothing can use one is a fact and no problem.
     signs = [str(path) for path in _GPU_SIGNS if path.exists()]
@@ -289,7 +311,7 @@ def _cuda(packages: dict[str, str | None], add: _Add) -> Cuda:
             f"onnxruntime-gpu is installed, but no GPU can be used: {cuda.missing}",
             f"{remedy}; without a GPU: pip uninstall onnxruntime-gpu, then install onnxruntime",
         )
-    return cuda
+    return cuda, remedy
 
 
 def _find_cards() -> tuple[Cuda, str]:

@@ -144,8 +144,12 @@ def test_doctor_reports_what_is_missing_and_what_to_do(tmp_path: Path) -> None:
     assert report["memory"] > report["available_memory"] > 0
     assert 0 < report["usable_processors"] <= report["processors"]
     problems = {problem["what"]: problem["remedy"] for problem in report["problems"]}
-    assert problems["no model is here"] == "pytrace models pull tiny"
     assert any("frob" in what for what in problems)
+    features = {feature["name"]: feature for feature in report["features"]}
+    assert features["certify against texts, by words"]["ready"]
+    search = features["search, without a language model"]
+    assert (search["ready"], search["lacks"]) == (False, "no encoder is here")
+    assert search["remedy"] == "pytrace models pull tiny"
     text = pytrace("doctor", home=tmp_path / "new").stdout
     assert "do: pytrace models pull tiny" in text
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import re
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 
 from pytrace.cli import common, doctor, program
+from pytrace.cli.features import features
 from pytrace.kernels import devices
 
 GIB = 1 << 30
@@ -167,3 +170,46 @@ def test_a_module_that_cannot_be_loaded_or_fails_is_a_problem_and_never_a_traceb
     assert "RuntimeError: the driver answers nothing" in problem.what
     assert common.run(program, ["doctor"]) == 0
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_feature_lacks_packages_that_the_metadata_names_and_models_that_nobody_pulled() -> None:
+    found = {feature.name: feature for feature in features({"onnxruntime", "python-docx"}, {"encoder"})}
+    assert found["search, without a language model"].ready
+    documents = found["read PDF, Word, slides, web pages, e-mail"]
+    assert not documents.ready
+    assert "pypdfium2" in documents.lacks
+    assert "python-docx" not in documents.lacks
+    assert documents.remedy == "pip install 'pytrace-rag[docs]'"
+    ask = found["ask, with a model in this process"]
+    assert ask.lacks.startswith("llama-cpp-python is not installed, which takes a C++ compiler")
+    assert ask.lacks.endswith("; no language model is here")
+    assert ask.remedy == "pip install 'pytrace-rag[cpu]' && pytrace models pull tiny"
+
+
+def test_every_extra_that_the_doctor_recommends_is_one() -> None:
+    recommended = {
+        extra for feature in features((), ()) for extra in re.findall(r"pytrace-rag\[([\w-]+)\]", feature.remedy)
+    }
+    provided = importlib.metadata.metadata("pytrace-rag").get_all("Provides-Extra") or []
+    assert recommended
+    assert recommended <= set(provided)
+
+
+def test_this_installation_can_search_and_ask(tiny_models: object) -> None:
+    del tiny_models
+    verdicts = {feature.name: feature.ready for feature in doctor.examine().features}
+    assert verdicts["search, without a language model"]
+    assert verdicts["ask, with a model in this process"]
+    assert verdicts["read PDF, Word, slides, web pages, e-mail"]
+    assert not verdicts["kernels on a GPU"]
+
+
+def test_the_text_has_one_line_for_a_feature_and_the_command_for_what_is_lacking(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "_installed", lambda: {"onnxruntime"})
+    assert common.run(program, ["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "ready    certify against texts, by words\n" in shown
+    assert "lacking  serve and mcp\n" in shown
+    assert "do: pip install 'pytrace-rag[serve]'\n" in shown

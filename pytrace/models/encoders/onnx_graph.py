@@ -235,7 +235,7 @@ def _runtime_with(providers: list[str]) -> Any:
         import onnxruntime
     except ImportError as error:
         raise MissingDependencyError(
-            "onnxruntime is needed to run an encoder; install it with \"pip install 'pytrace-rag[cpu]'\" "
+            "onnxruntime is needed to run an encoder; install it with \"pip install 'pytrace-rag[onnx]'\" "
             "('pytrace-rag[cuda]' for a GPU)"
         ) from error
     onnxruntime.disable_telemetry_events()

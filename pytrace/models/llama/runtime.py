@@ -30,7 +30,8 @@ def library() -> Any:
         import llama_cpp
     except ImportError as error:
         raise MissingDependencyError(
-            "llama-cpp-python is not installed; install pytrace's extra for it: pip install 'pytrace-rag[cpu]'"
+            "llama-cpp-python is not installed; \"pip install 'pytrace-rag[cpu]'\" compiles it, which takes a C++ compiler; without "
+            "one, install a bundle that 'pytrace bundle' made on another machine, or give the address of a model on a server"
         ) from error
 
     # Where it aborts, ggml would start a debugger, which prints on stdout.
