@@ -46,6 +46,7 @@ COMMANDS = (
     _Entry("docs", "docs", "docs", "See what is read of documents: passages, with headings, pages and characters."),
     _Entry("train", "train", "train", "Train a model of one's own that writes the queries of a knowledge base."),
     _Entry("models", "models", "models", "List, fetch and check the models that are known by name."),
+    _Entry("bundle", "bundle", "Bundle", "Collect what installs pytrace on a machine without a network."),
     _Entry("bench", "bench", "Bench", "Verify the kernels, then time them beside their peers."),
     _Entry("doctor", "doctor", "Doctor", "Say what this installation has, what it lacks and what to do about it."),
 )
