@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from pytrace.bundle import DISTRIBUTION
 from pytrace.models.registry.known_models import Role
 
-DISTRIBUTION = "pytrace-rag"
 _REQUIREMENT = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ["']([\w-]+)["']""")
 _ONNX = ("onnxruntime", "onnxruntime-gpu")
 _PULL = "pytrace models pull tiny"
