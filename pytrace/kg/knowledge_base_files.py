@@ -184,7 +184,7 @@ def read_manifest(directory: Path) -> Manifest:
         f"{directory} is {what}, where the directory of a knowledge base is due; "
         "make one with `pytrace kg index SOURCE --out DIR`"
     )
-    manifest = load_manifest(path, Manifest, missing=missing, remedy=_REMEDY, unchecked=(1,))
+    manifest = load_manifest(path, Manifest, newest=FORMAT, missing=missing, remedy=_REMEDY, unchecked=(1,))
     wanted = {COLUMNS, VECTORS} if manifest.sketch is None else {COLUMNS, VECTORS, SKETCH}
     if (
         manifest.format not in _FORMATS

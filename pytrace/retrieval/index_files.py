@@ -352,7 +352,7 @@ def read_manifest(directory: Path) -> Manifest:
     """Read the manifest of an index."""
     path = directory / MANIFEST
     missing = f"there is no sentence index at {directory}; check the path, or build one there"
-    manifest = load_manifest(path, Manifest, missing=missing, remedy=REMEDY, unchecked=(1,))
+    manifest = load_manifest(path, Manifest, newest=FORMAT, missing=missing, remedy=REMEDY, unchecked=(1,))
     graph = manifest.graph
     if (
         manifest.format not in _FORMATS

@@ -37,6 +37,12 @@ class _Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     checksum: str = ""
 
 
+class _Versioned(msgspec.Struct, frozen=True):
+    """What is read of a manifest of any format."""
+
+    format: int
+
+
 class VectorsManifest(_Checked, frozen=True, forbid_unknown_fields=True):
     """What all manifests of vectors begin with."""
 
@@ -57,11 +63,20 @@ class VectorsManifest(_Checked, frozen=True, forbid_unknown_fields=True):
 
 
 def load_manifest(
-    path: Path, kind: type[_Manifest], *, missing: str, remedy: str, unchecked: Sequence[int] = ()
+    path: Path, kind: type[_Manifest], *, newest: int, missing: str, remedy: str, unchecked: Sequence[int] = ()
 ) -> _Manifest:
-    """Read a manifest; `missing` is the error where there is none, and those of the formats `unchecked` may lack a checksum."""
+    """Read a manifest of the format `newest` or one before.
+
+    `missing` is the error where there is none, and those of the formats `unchecked` may lack a checksum.
+    """
     try:
-        manifest = decode_json(read_bounded(path), kind, surrogates=True)
+        content = read_bounded(path)
+        given = decode_json(content, _Versioned, surrogates=True).format
+        if given > newest:
+            raise StoreError(
+                f"{path} has format {given}, of a newer pytrace, and this one knows {newest} at most; update pytrace, or {remedy}"
+            )
+        manifest = decode_json(content, kind, surrogates=True)
     except (FileNotFoundError, NotADirectoryError):
         raise StoreError(missing) from None
     except OSError as error:

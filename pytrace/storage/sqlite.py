@@ -87,7 +87,7 @@ def prepare(
         "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
     ).fetchone()
     if current not in (0, version, *readable) or (current == 0 and tables):
-        raise StoreError(foreign)
+        raise StoreError(f"{foreign}; if a newer pytrace wrote it, update this one" if current > version else foreign)
     if current < version and make:
         _turn_to_log(connection)
         connection.execute("BEGIN IMMEDIATE")

@@ -320,7 +320,8 @@ def test_what_is_no_knowledge_base_is_refused_with_a_remedy(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda manifest: manifest.update(format=3), "its checksum is not ''"),
+        (lambda manifest: manifest.update(format=2), "its checksum is not ''"),
+        (lambda manifest: manifest.update(format=3), "has format 3, of a newer pytrace, and this one knows 2"),
         (lambda manifest: manifest.update(triples=2), "has format 1, 2 triples"),
         (lambda manifest: manifest.update(triples=-3), "has format 1, -3 triples"),
         (lambda manifest: manifest.update(unknown=1), "is damaged or of another version"),

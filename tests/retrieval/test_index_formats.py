@@ -159,6 +159,7 @@ def test_an_index_of_a_later_format_is_refused(tmp_path: Path, documents: dict[s
     write_manifest(tmp_path / "index", msgspec.structs.replace(manifest, format=FORMAT + 1))
     for opened in (PassageIndex, lambda directory: IndexWriter(directory, ENCODER)):
         with pytest.raises(
-            StoreError, match=f"has format {FORMAT + 1}, and this version knows {FORMAT}; build it anew"
+            StoreError,
+            match=f"has format {FORMAT + 1}, of a newer pytrace, and this one knows {FORMAT} at most; update",
         ):
             opened(tmp_path / "index")

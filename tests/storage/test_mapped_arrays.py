@@ -74,9 +74,9 @@ def test_a_file_of_another_length_is_told(path: Path) -> None:
 def test_a_manifest_is_read_as_written_and_knows_its_encoder(tmp_path: Path) -> None:
     path, manifest = tmp_path / "manifest.json", VectorsManifest(1, "tiny", "abc", 3)
     with pytest.raises(StoreError, match=r"^nothing here$"):
-        load_manifest(path, VectorsManifest, missing="nothing here", remedy="build anew")
+        load_manifest(path, VectorsManifest, newest=1, missing="nothing here", remedy="build anew")
     save_manifest(path, manifest)
-    held = load_manifest(path, VectorsManifest, missing="", remedy="")
+    held = load_manifest(path, VectorsManifest, newest=1, missing="", remedy="")
     assert msgspec.structs.replace(held, checksum="") == manifest
     manifest.check_encoder(tmp_path, "renamed", "abc", 3, what="index")
     with pytest.raises(
@@ -86,9 +86,14 @@ def test_a_manifest_is_read_as_written_and_knows_its_encoder(tmp_path: Path) -> 
     for flipped in (path.read_bytes().replace(b"tiny", b"tinx"), path.read_bytes().replace(b"1,", b"0,")):
         path.write_bytes(flipped)
         with pytest.raises(StoreError, match=r"manifest\.json is damaged: its checksum is not"):
-            load_manifest(path, VectorsManifest, missing="", remedy="", unchecked=(0,))
+            load_manifest(path, VectorsManifest, newest=1, missing="", remedy="", unchecked=(0,))
     path.write_bytes(b'{"format": 0, "encoder": "tiny", "fingerprint": "abc", "dimension": 3}')
-    assert load_manifest(path, VectorsManifest, missing="", remedy="", unchecked=(0,)).dimension == 3
+    assert load_manifest(path, VectorsManifest, newest=1, missing="", remedy="", unchecked=(0,)).dimension == 3
+    path.write_bytes(b'{"format": 2, "of": "tomorrow"}')
+    with pytest.raises(
+        StoreError, match=r"has format 2, of a newer pytrace, and this one knows 1 at most; update pytrace"
+    ):
+        load_manifest(path, VectorsManifest, newest=1, missing="", remedy="build anew")
     path.write_bytes(b"[")
     with pytest.raises(StoreError, match=r"is damaged or of another version .*; build anew"):
-        load_manifest(path, VectorsManifest, missing="", remedy="build anew")
+        load_manifest(path, VectorsManifest, newest=1, missing="", remedy="build anew")

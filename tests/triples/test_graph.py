@@ -494,7 +494,10 @@ def test_files_of_other_programs_and_times_are_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreError, match="has format 99 and this version of pytrace reads format 2"):
+    with pytest.raises(
+        StoreError,
+        match="has format 99 and this version of pytrace reads format 2.* if a newer pytrace wrote it, update this one",
+    ):
         TripleStore.open(tmp_path, mode="read")
     file.write_bytes(b"")
     with pytest.raises(StoreError, match="no knowledge graph"):

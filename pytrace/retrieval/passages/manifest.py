@@ -16,7 +16,7 @@ from pytrace.storage.mapped_arrays import VectorsManifest, load_manifest, save_m
 FORMAT = 3
 # Of an index of these formats a writer writes segments and graph anew, and encodes nothing: 2 has the words of names, 3 has ids and
 # digests in arrays, and no links.
-_FORMATS_BEFORE = (1, 2)
+FORMATS_BEFORE = (1, 2)
 MANIFEST = "passages.json"
 LOCK = "passages.lock"
 REMEDY = "build the index anew"
@@ -102,12 +102,13 @@ def read_manifest(directory: Path, *, before: bool = False) -> IndexManifest:
     manifest = load_manifest(
         directory / MANIFEST,
         IndexManifest,
+        newest=FORMAT,
         missing=missing(directory),
         remedy=REMEDY,
     )
-    if manifest.format != FORMAT and not (before and manifest.format in _FORMATS_BEFORE):
-        remedy = "build it anew, or use the version that made it"
-        if manifest.format in _FORMATS_BEFORE:
+    if manifest.format != FORMAT and not (before and manifest.format in FORMATS_BEFORE):
+        remedy = "build it anew"
+        if manifest.format in FORMATS_BEFORE:
             remedy = f"'pytrace index sync {directory}' brings it up to date, and encodes nothing again"
         raise StoreError(f"{directory} has format {manifest.format}, and this version knows {FORMAT}; {remedy}")
     # A manifest that came from elsewhere must not have files outside of its directory read.
