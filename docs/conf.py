@@ -24,6 +24,7 @@ version = release = pytrace.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click", "adapters", "method_settings"]
 exclude_patterns = ["extensions"]
 myst_heading_anchors = 4
+smartquotes = False  # options begin with two dashes
 suppress_warnings = ["myst.header"]  # a page of the reference begins below its title
 
 html_theme = "furo"

@@ -15,7 +15,7 @@ from pytrace.methods.catalog import METHODS, MethodRow
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_FIELD = re.compile(r"^    (\w+): ([^=]+?)(?: = .*)?$")
+_FIELD = re.compile(r"^    (\w+): ")
 
 
 class _Group(NamedTuple):
@@ -35,13 +35,12 @@ def _groups(settings: type[Any]) -> list[_Group]:
         for line in inspect.getsource(base).splitlines():
             if line.startswith("    # "):
                 comment.append(line.strip("# "))
-            elif field := _FIELD.match(line):
+            elif (field := _FIELD.match(line)) and field[1] in settings.__struct_fields__:
                 if comment or not groups:
                     groups.append(_Group(" ".join(comment), []))
                     comment = []
                 groups[-1].names.append(field[1])
-    known = set(settings.__struct_fields__)
-    return [group for group in groups if known.intersection(group.names)]
+    return groups
 
 
 def _value(value: object) -> str:
