@@ -56,7 +56,9 @@ class Adapter(SphinxDirective):
         lines = [f".. py:currentmodule:: {name}", ""]
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
-                made = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+                made = next(
+                    (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None
+                )
                 lines += _described("class", node, _signature(made) if made else "")
         return self.parse_text_to_nodes(StringList(lines, name))
 

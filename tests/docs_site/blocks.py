@@ -47,7 +47,9 @@ def blocks(page: Path) -> Iterator[Block]:
             continue
         place = f"{page.name}:{number}"
         if reason:
-            assert line.startswith("```"), f"{place}: a block must stand directly below the comment that says why it is not run"
+            assert line.startswith("```"), (
+                f"{place}: a block must stand directly below the comment that says why it is not run"
+            )
         if line.startswith("```"):
             fence = _FENCE.match(line)
             assert fence, f"{place}: {line!r} is more than a language"

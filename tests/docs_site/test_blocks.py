@@ -24,7 +24,12 @@ OTHERS = {"caddy", "nginx", "text", "{eval-rst}", "{method-settings}"}
 # Blocks that tests of their own run: the programs of a page in processes of their own, curl against a real service.
 ELSEWHERE = {("integrations.md", "python"), ("service.md", "sh")}
 # What pages call the reader's own, and what stands for it here.
-GIVEN = {"papers": "docs", "facts.ttl": "facts.ttl", "responses.jsonl": "responses.jsonl", "answers.jsonl": "responses.jsonl"}
+GIVEN = {
+    "papers": "docs",
+    "facts.ttl": "facts.ttl",
+    "responses.jsonl": "responses.jsonl",
+    "answers.jsonl": "responses.jsonl",
+}
 
 
 def all_blocks(*languages: str) -> list[Block]:
@@ -48,7 +53,9 @@ def test_every_block_has_a_language_that_the_tests_know_what_to_do_with() -> Non
         ("A call:\n\n    pytrace ask\n", "must be fenced"),
     ],
 )
-def test_a_block_that_cannot_be_read_or_hides_why_it_is_not_run_is_an_error(text: str, said: str, tmp_path: Path) -> None:
+def test_a_block_that_cannot_be_read_or_hides_why_it_is_not_run_is_an_error(
+    text: str, said: str, tmp_path: Path
+) -> None:
     page = tmp_path / "page.md"
     page.write_text(text)
     with pytest.raises(AssertionError, match=said):
@@ -124,9 +131,7 @@ def runnable(page: Path) -> list[Block]:
     return [
         block
         for block in blocks(page)
-        if block.language in {"python"} | SHELL
-        and not block.reason
-        and (page.name, block.language) not in ELSEWHERE
+        if block.language in {"python"} | SHELL and not block.reason and (page.name, block.language) not in ELSEWHERE
     ]
 
 
@@ -151,7 +156,7 @@ def test_the_blocks_of_a_page_run_one_after_the_other(
     try:
         for block in runnable(page):
             if block.language == "python":
-                exec(compile("\n" * block.line + block.text, page.name, "exec"), names)
+                exec(compile("\n" * block.line + block.text, page.name, "exec"), names)  # noqa: S102 (our own pages)
                 continue
             for words in commands(block):
                 status = common.run(program, words[1:])
