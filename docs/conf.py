@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from sphinx.util.inspect import stringify_signature
 
 import pytrace
 
@@ -96,7 +99,26 @@ def _leave_out_empty_defaults(app: Sphinx, context: object, lines: list[str]) ->
     lines[:] = [line for line in lines if line.strip() != ":default: ````"]
 
 
+def _word_signature(
+    app: Sphinx, what: str, name: str, item: Any, options: object, signature: str, returned: str
+) -> Any:
+    """Word types as the source does: `ArrayLike`, not all that it stands for, which would fill the page."""
+    del app, name, options
+    if what not in {"class", "exception", "function", "method"}:
+        return signature, returned
+    try:
+        found = inspect.signature(item)
+    except (TypeError, ValueError):
+        return signature, returned
+    parameters = [each for each in found.parameters.values() if each.name not in {"self", "cls"}]
+    worded = stringify_signature(found.replace(parameters=parameters), unqualified_typehints=True).replace("npt.", "")
+    worded = worded.replace(" = <factory>", " = ...")  # made anew for each object
+    arguments, _, result = worded.rpartition(" -> ")
+    return (arguments, result) if arguments and what != "class" else (worded.removesuffix(" -> None"), None)
+
+
 def setup(app: Sphinx) -> None:
     """Let pages be read as above."""
+    app.connect("autodoc-process-signature", _word_signature)
     app.connect("sphinx-click-process-options", _leave_out_empty_defaults)
     app.connect("source-read", _read_page)

@@ -28,7 +28,6 @@ GIVEN = {
     "papers": "docs",
     "facts.ttl": "facts.ttl",
     "responses.jsonl": "responses.jsonl",
-    "answers.jsonl": "responses.jsonl",
 }
 
 

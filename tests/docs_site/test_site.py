@@ -83,7 +83,7 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
             for found in re.findall(r"url\([\"']?(?:https?:)?//[^)]*\)|@import[^;]*//[^;]*", style.read_text())
         ]
     assert foreign == []
-    assert len(pages) > 40
+    assert len(pages) > 35
 
 
 def test_the_reference_has_what_it_is_made_of(site: Path) -> None:
