@@ -35,6 +35,7 @@ html_title = f"pytrace {release}"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
 html_show_sourcelink = False
+html_show_search_summary = False  # pages on the disk may not be read by a script
 html_copy_source = False
 html_last_updated_fmt = None  # the same sources make the same pages
 

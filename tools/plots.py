@@ -145,7 +145,7 @@ def kernels() -> None:
             top, _, below = bar.partition("/")
             mark = float(top) / float(below or 1)
             label = case.replace(", one call each", "").replace(" at density", ",")
-            label = label if len(label) < 46 else label[:43] + "…"
+            label = label if len(label) < 46 else label[:44].rpartition(" ")[0] + " …"
             rows.append(Bar(label, float(ratio), COLOURS[3 if float(ratio) >= mark else 2], mark=mark))
     bars(
         "kernels.svg", "Time of the best peer by our time (mark: the bar that was set)", rows, (0.3, 1, 10, 100, 1000), "times, on a logarithmic scale", log=True,

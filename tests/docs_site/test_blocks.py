@@ -21,8 +21,9 @@ from tests.docs_site.blocks import DOCS, PAGES, ROOT, Block, blocks, call_of_pro
 SHELL = {"sh", "console"}
 # Read by people, or by programs that are not here.
 OTHERS = {"caddy", "nginx", "text", "{eval-rst}", "{method-settings}"}
-# Blocks that tests of their own run: the programs of a page in processes of their own, curl against a real service.
-ELSEWHERE = {("integrations.md", "python"), ("service.md", "sh")}
+# Blocks that tests of their own run: tests/engine/test_front_door.py, tests/integrations/test_docs.py and tests/serve/test_docs.py,
+# which has curl ask a real service.
+ELSEWHERE = {("README.md", "python"), ("integrations.md", "python"), ("service.md", "sh")}
 # What pages call the reader's own, and what stands for it here.
 GIVEN = {
     "papers": "docs",
