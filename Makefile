@@ -169,7 +169,7 @@ build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.
 	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
 
 # The site of docs/, which a browser opens from the disk; what is wrong in a page is an error.
-SITE := $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --doctree-dir build/site/doctrees
+SITE := $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/site/doctrees
 
 docs: $(VENV)/.ready-site
 	$(SITE) docs build/site/html
