@@ -50,6 +50,7 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 100
 
+linkcheck_timeout = 20
 linkcheck_ignore = [r"http://127\.0\.0\.1", r"https://[a-z.]*example\.org"]
 
 # Pages that stand elsewhere in the repository: a page of the site each, whose file in this folder only says where to look.

@@ -144,11 +144,7 @@ def shown_below(block: Block) -> list[str]:
 
 def written_by_model(block: Block) -> bool:
     """Tell whether a block prints a language model's answer, which another processor's rounding may turn."""
-    return (
-        any(words[1] == "ask" and "--claim" not in words for words in commands(block))
-        if block.language in SHELL
-        else False
-    )
+    return block.language in SHELL and any(words[1] == "ask" and "--claim" not in words for words in commands(block))
 
 
 def without_places(text: str) -> str:
