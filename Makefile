@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -177,6 +177,17 @@ build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
 	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
 
+# The site of docs/, which a browser opens from the disk; what is wrong in a page is an error.
+SITE := $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/site/doctrees
+
+docs: $(VENV)/.ready-site
+	$(SITE) docs build/site/html
+	@echo "build/site/html/index.html"
+
+# Needs the network: it asks every address that a page links to.
+docs-links: $(VENV)/.ready-site
+	$(SITE) -b linkcheck docs build/site/links
+
 # How large the house is.
 counts:
 	@$(PYTHON) tools/counts.py
@@ -209,6 +220,10 @@ $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 # Of packages with thousands of modules the tests import a few: those are compiled then.
 $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/pip install --quiet --no-compile --group test
+	@touch $@
+
+$(VENV)/.ready-site: $(VENV)/.ready
+	$(BIN)/pip install --quiet --group site
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-test

@@ -47,7 +47,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 class Document(msgspec.Struct, frozen=True):
     """A titled text, already split into sentences: a whole document, or a passage of one, which has an `origin`.
 
-    `source` says where it was read (file or file:line). Raises InputError for one text in place of its sentences.
+    `source` says where it was read (file or ``file:line``). Raises InputError for one text in place of its sentences.
     """
 
     id: str

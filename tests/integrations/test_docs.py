@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
-PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL))
+PROGRAMS = dict(
+    re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?(?<!-->\n)^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+)
 
 
 def test_the_page_has_a_program_for_each_framework():

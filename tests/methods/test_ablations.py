@@ -422,9 +422,14 @@ def test_whole_documents_are_ranked_by_their_inner_products_with_ties_and_empty_
 # The page
 
 
+def sentences_of_page() -> str:
+    """Return the page without its blocks of code, whose calls `tests/docs_site` has the program parse."""
+    return re.sub(r"^```.*?^```$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 def named_methods() -> list[str]:
     """Return every method that the page names, with its settings."""
-    found = re.findall(r"`([^`]+)`", PAGE.read_text(encoding="utf-8"))
+    found = re.findall(r"`([^`]+)`", sentences_of_page())
     words = [word for one in found for word in one.removeprefix("pytrace eval ").split()]
     return [word for word in dict.fromkeys(words) if word.partition(":")[0] in METHODS]
 
@@ -435,7 +440,7 @@ def test_every_method_and_setting_of_the_page_is_one() -> None:
     for one in named:
         method_settings(parse_method(one), LLM)
     known = set().union(*(default_settings(method, LLM).__struct_fields__ for method in METHODS))
-    for one in re.findall(r"`([a-z_]+)(?:=[a-z-]+)?`", PAGE.read_text(encoding="utf-8")):
+    for one in re.findall(r"`([a-z_]+)(?:=[a-z-]+)?`", sentences_of_page()):
         assert one in known | set(METHODS), one
 
 

@@ -32,8 +32,6 @@ FORMATS = {
 
 
 def test_the_page_of_versions_has_each_format_with_what_is_read_too() -> None:
-    rows = re.findall(
-        r"^\| ([^|(]+?)(?: \([^|]+\))? \| [^|]* \| (\d+) \| ([\d, ]*) \| [^|]* \|$", PAGE, flags=re.MULTILINE
-    )
+    rows = re.findall(r"^\| ([^|(]+?)(?: \([^|]+\))? \|[^|]*\| (\d+) \|([\d, ]*)\|[^|]*\|$", PAGE, flags=re.MULTILINE)
     told = {name: (int(written), {int(written), *map(int, re.findall(r"\d+", older))}) for name, written, older in rows}
     assert told == FORMATS
