@@ -541,10 +541,13 @@ def test_opening_reads_no_more_of_many_triples_than_of_few(tmp_path: Path) -> No
         KnowledgeBase.build(many(tmp_path / f"{count}.tsv", count), tmp_path / str(count), encoder)
     touched: list[int] = []
     for count in (10, 20_000):
-        before = minor_faults()
-        files = BaseFiles(tmp_path / str(count), encoder)
-        touched.append(minor_faults() - before)
-        assert len(files.columns.triples) == count
+        faults = []
+        for _ in range(5):  # how many pages a fault maps depends on what the system does with them just then
+            before = minor_faults()
+            files = BaseFiles(tmp_path / str(count), encoder)
+            faults.append(minor_faults() - before)
+            assert len(files.columns.triples) == count
+        touched.append(min(faults))
     # 20,000 triples take more than 300 pages of 4 KiB, and are compared with their checksum through a buffer of 4 MiB.
     assert touched[1] <= touched[0] + 1024 + 30
 
