@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -98,7 +98,7 @@ build/emulation/.ready: SANITIZE :=
 build/emulation-sanitize/.ready: SANITIZE := address,undefined
 build/emulation-races/.ready: SANITIZE := thread
 build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.ready: \
-  $(VENV)/.ready-native CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
+  $(VENV)/.ready-test CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
 	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
 	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
@@ -163,10 +163,15 @@ cross-arm64:
 
 build/tsan/build.ninja: SANITIZE := thread
 build/fuzz/build.ninja: SANITIZE := address,undefined,fuzzer-no-link
-build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.txt
+build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-test CMakeLists.txt
 	@command -v clang++-14 > /dev/null || { echo "clang is missing; on Debian: apt-get install $(CLANG_PACKAGES)" >&2; exit 1; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
 	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
+
+# What pyproject.toml asks for, resolved into uv.lock and lock/. Versions stay as they are while pyproject.toml allows them; UPGRADE=all
+# takes the newest of all packages, UPGRADE='NAME NAME' of some.
+lock: $(VENV)/.ready-release
+	$(BIN)/python tools/lock.py $(UPGRADE)
 
 # How large the house is.
 counts:
@@ -177,40 +182,46 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
+# What is installed is what lock/ says, with its hashes (CONTRIBUTING.md): pip chooses nothing, neither to install nor to build with.
+LOCKED := $(BIN)/pip install --require-hashes --no-deps --no-build-isolation
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.ready-build: lock/build.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --require-hashes --no-deps -r $<
+	@touch $@
 
 # llama.cpp alone, without its tools, server, common library and image support, which nothing here uses.
-LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)", *\# llama.cpp and.*/\1/p' pyproject.toml)
-
-$(VENV)/.ready-llama: $(BIN)/python
-	@echo "Installing $(LLAMA): compiling llama.cpp takes about 3 minutes on 2 cores, once; pip keeps the wheel."
+$(VENV)/.ready-llama: lock/demo.txt $(VENV)/.ready-build
+	@echo "Installing llama.cpp's Python package and others: compiling it takes about 3 minutes on 2 cores, once; pip keeps the wheel."
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake $$CMAKE_ARGS" \
-	  $(BIN)/pip install '$(LLAMA)'
+	  $(LOCKED) --quiet -r $<
 	@touch $@
 
 # Editable: the Python layer runs from the checkout, the core is rebuilt when its sources change.
 $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 	@echo "Installing pytrace: compiling its kernels takes about 2 minutes on 2 cores (with CUDA for all cards 9 more)."
-	$(BIN)/pip install --editable '.[cpu,docs]' --config-settings=cmake.define.PYTRACE_WERROR=ON \
+	$(BIN)/pip install --no-deps --no-build-isolation --editable . --config-settings=cmake.define.PYTRACE_WERROR=ON \
 	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 
-# Of packages with thousands of modules the tests import a few: those are compiled then.
-$(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/pip install --quiet --no-compile --group test
+# Of packages with thousands of modules the tests import a few: those are compiled then. Of torch there are a build for CUDA, on PyPI,
+# and one for CPUs, on PyTorch's own index (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), a tenth of the size.
+$(VENV)/.ready-test: lock/test.txt lock/torch-cuda.txt $(VENV)/.ready
+	$(LOCKED) --quiet --no-compile -r $<
+	$(BIN)/pip show torch | grep --quiet '^Version: .*+cpu' || $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt
 	@touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready-test
-	$(BIN)/pip install --quiet --group dev
+$(VENV)/.ready-dev: lock/dev.txt $(VENV)/.ready-test
+	$(LOCKED) --quiet -r $<
 	@touch $@
 
-$(VENV)/.ready-native: $(VENV)/.ready-test
-	$(BIN)/pip install --quiet --group native
+$(VENV)/.ready-release: lock/release.txt $(VENV)/.ready-build
+	$(LOCKED) --quiet -r $<
 	@touch $@
 
-$(SANITIZED)/.ready: $(VENV)/.ready-native $(CORE)
+$(SANITIZED)/.ready: $(VENV)/.ready-test $(CORE)
 	@for library in libasan.so libubsan.so; do case "$$(g++ -print-file-name=$$library)" in /*) ;; *) \
 	  echo "g++ has no $$library; on Debian: apt-get install g++ (on Fedora: dnf install libasan libubsan)" >&2; exit 1;; \
 	esac; done

@@ -1,0 +1,121 @@
+"""Resolve what pyproject.toml asks for into uv.lock, and write of it the files that pip installs from, for `make lock`.
+
+`python tools/lock.py [all | NAME...]` keeps the versions that uv.lock has, as far as pyproject.toml still allows them, and takes the
+newest of the packages that are named, or of all. Each file in lock/ has versions, markers and hashes for
+`pip install --require-hashes --no-deps`; it needs uv, of the group `release`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "lock"
+
+# A file, what of pyproject.toml it is for, and the file installed before it, whose entries it does not repeat.
+FILES = {
+    "build.txt": (("--only-group", "native"), None),
+    "demo.txt": (("--extra", "cpu", "--extra", "docs"), None),
+    "test.txt": (("--extra", "cpu", "--extra", "docs", "--group", "test"), "demo.txt"),
+    "dev.txt": (("--only-group", "dev"), None),
+    "release.txt": (("--only-group", "release"), None),
+}
+# PyPI's torch is built for CUDA and cannot be imported without NVIDIA's libraries, 3 GB; PyTorch's own index has one for CPUs, which
+# needs none of them. Whichever pip finds is installed first, and these only with PyPI's.
+CUDA_FILE = "torch-cuda.txt"
+CUDA_ONLY = re.compile(r"(cuda|nvidia)-(?!cuda-(cuobjdump|nvdisasm)$)|triton$")
+# Files that are not on PyPI, by package and version.
+ELSEWHERE = {
+    # torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl of https://download.pytorch.org/whl/cpu
+    ("torch", "2.13.0"): ["6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"],
+}
+# Of the wheels that uv.lock names, those for the Pythons and processors that it is resolved for (tool.uv.environments), with glibc.
+ABIS = {"none", "abi3", "cp311", "cp312", "cp313", "cp314"}
+ENTRY = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>\S+)(?: ; (?P<marker>.+))?$")
+HEADER = "# Written by `make lock` of uv.lock, for `pip install --require-hashes --no-deps --requirement`: {what}.\n"
+
+
+def main(upgrade: list[str]) -> int:
+    """Resolve, then write the files."""
+    options = (
+        ["--upgrade"] if upgrade == ["all"] else [word for name in upgrade for word in ("--upgrade-package", name)]
+    )
+    uv("lock", *options)
+    hashes = usable_hashes(tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8")))
+    entries = {file: exported(*options) for file, (options, _) in FILES.items()}
+    texts = {}
+    for file, (options, before) in FILES.items():
+        rest = [entry for entry in entries[file] if before is None or entry not in entries[before]]
+        cuda = [entry for entry in rest if CUDA_ONLY.match(entry[0])]
+        texts[file] = written(" ".join(options), [entry for entry in rest if entry not in cuda], hashes)
+        if cuda:
+            texts[CUDA_FILE] = written("what PyPI's torch needs, which is built for CUDA", cuda, hashes)
+    for file, text in texts.items():
+        (FOLDER / file).write_text(text, encoding="utf-8")
+        print(f"lock/{file}: {text.count('==')} packages")
+    return 0
+
+
+def uv(*arguments: str) -> str:
+    """Run uv of this environment for the project."""
+    command = [
+        str(Path(sys.executable).with_name("uv")),
+        *arguments,
+        "--python",
+        sys.executable,
+        "--project",
+        str(ROOT),
+    ]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def exported(*options: str) -> list[tuple[str, str, str]]:
+    """Return name, version and marker of each package that some extras and groups need, and all that those need."""
+    text = uv(
+        "export", "--frozen", "--quiet", "--no-emit-project", "--no-hashes", "--no-annotate", "--no-header", *options
+    )
+    matches = [ENTRY.match(line) for line in text.splitlines()]
+    return [(match["name"], match["version"], simpler(match["marker"] or "")) for match in matches if match is not None]
+
+
+def simpler(marker: str) -> str:
+    """Leave out of a marker what holds wherever the lock is meant for; elsewhere pip says that no hash is right."""
+    marker = re.sub(
+        r"(^| and )python_full_version < '3\.15'( and )?", lambda match: match[1] if match[2] else "", marker
+    )
+    whole = "((platform_machine == 'aarch64' and sys_platform == 'linux') or (platform_machine == 'x86_64' and sys_platform == 'linux'))"
+    return "" if marker in {whole, whole[1:-1]} else marker
+
+
+def usable_hashes(lock: dict) -> dict[tuple[str, str], list[str]]:
+    """Return the SHA-256 of each package's source and of its wheels that the lock's Pythons and processors can take."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for package in lock["package"]:
+        files = [package["sdist"]] if "sdist" in package else []
+        files += [wheel for wheel in package.get("wheels", []) if usable(wheel["url"])]
+        key = (package["name"], package["version"])
+        found[key] = sorted({file["hash"].removeprefix("sha256:") for file in files} | set(ELSEWHERE.get(key, ())))
+    return found
+
+
+def usable(url: str) -> bool:
+    """Whether a wheel is for one of the lock's Pythons and processors."""
+    _, abi, platform = url.removesuffix(".whl").rsplit("-", 2)
+    return abi in ABIS and (platform == "any" or "manylinux" in platform)
+
+
+def written(what: str, entries: list[tuple[str, str, str]], hashes: dict[tuple[str, str], list[str]]) -> str:
+    """Word entries with their hashes as pip reads them."""
+    lines = [HEADER.format(what=what)]
+    for name, version, marker in entries:
+        head = f"{name}=={version}" + (f" ; {marker}" if marker else "")
+        lines.append(" \\\n    ".join([head, *(f"--hash=sha256:{each}" for each in hashes[name, version])]) + "\n")
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
