@@ -206,11 +206,11 @@ $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 
-# Of packages with thousands of modules the tests import a few: those are compiled then. Of torch there are a build for CUDA, on PyPI,
-# and one for CPUs, on PyTorch's own index (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), a tenth of the size.
-$(VENV)/.ready-test: lock/test.txt lock/torch-cuda.txt $(VENV)/.ready
+# Of packages with thousands of modules the tests import a few: those are compiled then. torch for CPUs is on PyTorch's own index
+# (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), a tenth of the size of PyPI's, which is taken where pip does not find it.
+$(VENV)/.ready-test: lock/test.txt lock/torch-cpu.txt lock/torch-cuda.txt $(VENV)/.ready
+	$(LOCKED) --quiet --no-compile -r lock/torch-cpu.txt || $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt
 	$(LOCKED) --quiet --no-compile -r $<
-	$(BIN)/pip show torch | grep --quiet '^Version: .*+cpu' || $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt
 	@touch $@
 
 $(VENV)/.ready-dev: lock/dev.txt $(VENV)/.ready-test

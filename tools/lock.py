@@ -24,14 +24,15 @@ FILES = {
     "dev.txt": (("--only-group", "dev"), None),
     "release.txt": (("--only-group", "release"), None),
 }
-# PyPI's torch is built for CUDA and cannot be imported without NVIDIA's libraries, 3 GB; PyTorch's own index has one for CPUs, which
-# needs none of them. Whichever pip finds is installed first, and these only with PyPI's.
-CUDA_FILE = "torch-cuda.txt"
-CUDA_ONLY = re.compile(r"(cuda|nvidia)-(?!cuda-(cuobjdump|nvdisasm)$)|triton$")
-# Files that are not on PyPI, by package and version.
+# torch has two files, of which one is installed. PyPI's is built for CUDA and cannot be imported without NVIDIA's libraries, 3 GB;
+# PyTorch's own index has one for CPUs, which needs none of them. pip would take PyPI's wherever it is allowed to, since a folder of
+# wheels states no hashes beforehand.
+CPU_FILE, CUDA_FILE = "torch-cpu.txt", "torch-cuda.txt"
+CUDA = re.compile(r"(cuda|nvidia)-(?!cuda-(cuobjdump|nvdisasm)$)|(torch|triton)$")
+# SHA-256 of files that are not on PyPI, by package and version.
 ELSEWHERE = {
     # torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl of https://download.pytorch.org/whl/cpu
-    ("torch", "2.13.0"): ["6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"],
+    ("torch", "2.13.0+cpu"): ["6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"],
 }
 # Of the wheels that uv.lock names, those for the Pythons and processors that it is resolved for (tool.uv.environments), with glibc.
 ABIS = {"none", "abi3", "cp311", "cp312", "cp313", "cp314"}
@@ -50,10 +51,12 @@ def main(upgrade: list[str]) -> int:
     texts = {}
     for file, (options, before) in FILES.items():
         rest = [entry for entry in entries[file] if before is None or entry not in entries[before]]
-        cuda = [entry for entry in rest if CUDA_ONLY.match(entry[0])]
+        cuda = [entry for entry in rest if CUDA.match(entry[0])]
         texts[file] = written(" ".join(options), [entry for entry in rest if entry not in cuda], hashes)
         if cuda:
-            texts[CUDA_FILE] = written("what PyPI's torch needs, which is built for CUDA", cuda, hashes)
+            (version,) = {version for name, version, _ in cuda if name == "torch"}
+            texts[CPU_FILE] = written("torch for CPUs", [("torch", f"{version}+cpu", "")], ELSEWHERE)
+            texts[CUDA_FILE] = written("PyPI's torch, for CUDA", cuda, hashes)
     for file, text in texts.items():
         (FOLDER / file).write_text(text, encoding="utf-8")
         print(f"lock/{file}: {text.count('==')} packages")
@@ -97,8 +100,7 @@ def usable_hashes(lock: dict) -> dict[tuple[str, str], list[str]]:
     for package in lock["package"]:
         files = [package["sdist"]] if "sdist" in package else []
         files += [wheel for wheel in package.get("wheels", []) if usable(wheel["url"])]
-        key = (package["name"], package["version"])
-        found[key] = sorted({file["hash"].removeprefix("sha256:") for file in files} | set(ELSEWHERE.get(key, ())))
+        found[package["name"], package["version"]] = sorted(file["hash"].removeprefix("sha256:") for file in files)
     return found
 
 
