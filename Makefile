@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -42,6 +42,7 @@ lint: $(VENV)/.ready-dev
 	if $(BIN)/python -c 'import pytrace._cuda' 2> /dev/null; then $(BIN)/python -m mypy.stubtest pytrace._cuda; fi
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python tools/licences.py
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(VENV)/.ready-test
@@ -172,6 +173,10 @@ build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-test CMakeLists.tx
 # takes the newest of all packages, UPGRADE='NAME NAME' of some.
 lock: $(VENV)/.ready-release
 	$(BIN)/python tools/lock.py $(UPGRADE)
+	$(BIN)/python tools/licences.py --look-up
+
+licences: $(VENV)/.ready-release
+	$(BIN)/python tools/licences.py --look-up
 
 # How large the house is.
 counts:
