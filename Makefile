@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack cross-arm64 clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -178,6 +178,27 @@ lock: $(VENV)/.ready-release
 licences: $(VENV)/.ready-release
 	$(BIN)/python tools/licences.py --look-up
 
+# What is in pytrace and comes with it, in CycloneDX; EXTRAS='cpu docs' for some extras.
+sbom: $(VENV)/.ready-release
+	$(BIN)/python tools/sbom.py build/sbom.json $(EXTRAS)
+
+# The lowest versions that pyproject.toml allows, on Python 3.11, in an environment of their own; not the tests that need torch or Ray.
+LOWEST := build/lowest
+LOWEST_TESTS := $(addprefix tests/,certify documents evaluation kg models reader report retrieval storage triples)
+
+test-lowest: $(LOWEST)/.ready
+	@$(LOWEST)/venv/bin/pytrace models pull tiny
+	$(LOWEST)/venv/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not data' $(LOWEST_TESTS)
+
+$(LOWEST)/.ready: lock/build.txt lock/lowest.txt $(CORE)
+	$(PYTHON) -m venv $(LOWEST)/venv
+	$(LOWEST)/venv/bin/pip install --quiet --require-hashes --no-deps -r lock/build.txt
+	CMAKE_ARGS="$(LLAMA_ARGS) $$CMAKE_ARGS" $(LOWEST)/venv/bin/pip install --quiet --require-hashes --no-deps --no-build-isolation \
+	  -r lock/lowest.txt
+	$(LOWEST)/venv/bin/pip install --quiet --no-deps --no-build-isolation --editable . \
+	  --config-settings=build-dir=$(LOWEST)/core --config-settings=cmake.define.PYTRACE_CUDA=off
+	@touch $@
+
 # How large the house is.
 counts:
 	@$(PYTHON) tools/counts.py
@@ -198,10 +219,11 @@ $(VENV)/.ready-build: lock/build.txt | $(BIN)/python
 	@touch $@
 
 # llama.cpp alone, without its tools, server, common library and image support, which nothing here uses.
+LLAMA_ARGS := -DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake
+
 $(VENV)/.ready-llama: lock/demo.txt $(VENV)/.ready-build
 	@echo "Installing llama.cpp's Python package and others: compiling it takes about 3 minutes on 2 cores, once; pip keeps the wheel."
-	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake $$CMAKE_ARGS" \
-	  $(LOCKED) --quiet -r $<
+	CMAKE_ARGS="$(LLAMA_ARGS) $$CMAKE_ARGS" $(LOCKED) --quiet -r $<
 	@touch $@
 
 # Editable: the Python layer runs from the checkout, the core is rebuilt when its sources change.
@@ -214,7 +236,9 @@ $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 # Of packages with thousands of modules the tests import a few: those are compiled then. torch for CPUs is on PyTorch's own index
 # (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), a tenth of the size of PyPI's, which is taken where pip does not find it.
 $(VENV)/.ready-test: lock/test.txt lock/torch-cpu.txt lock/torch-cuda.txt $(VENV)/.ready
-	$(LOCKED) --quiet --no-compile -r lock/torch-cpu.txt || $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt
+	$(LOCKED) --quiet --no-compile -r lock/torch-cpu.txt || { \
+	  echo "pip finds no torch for CPUs: taking PyPI's, for CUDA, with NVIDIA's libraries (3 GB)"; \
+	  $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt; }
 	$(LOCKED) --quiet --no-compile -r $<
 	@touch $@
 

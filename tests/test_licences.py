@@ -52,7 +52,7 @@ def test_metadata_in_other_words_than_spdx_is_understood(licences) -> None:
 
 
 def test_what_an_extra_brings_follows_the_markers_of_the_lock(licences) -> None:
-    locked = importlib.import_module("locked")
+    locked = licences.locked
     packages = locked.read()
     base = {package["name"] for package in locked.needed(packages)}
     assert {"numpy", "rich", "markdown-it-py", "pygments"} <= base

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
-FILES = sorted((ROOT / "lock").glob("*.txt"))
+FILES = sorted(path for path in (ROOT / "lock").glob("*.txt") if path.stem != "lowest")
 
 
 def asked_for() -> dict[str, list[str]]:
@@ -63,6 +64,7 @@ def test_the_lock_satisfies_every_requirement(name: str) -> None:
         (["demo", "test", "torch-cuda"], ["test"]),
         (["dev"], ["dev"]),
         (["release"], ["release"]),
+        (["lowest"], ["", "cpu", "docs", "eval", "index", "remote", "serve", "static"]),
     ],
 )
 def test_what_pip_installs_satisfies_what_it_is_for(files: list[str], names: list[str]) -> None:
@@ -77,6 +79,14 @@ def test_what_pip_installs_satisfies_what_it_is_for(files: list[str], names: lis
 def test_every_version_that_pip_installs_is_in_the_lock(path: Path) -> None:
     known = {(package["name"], package["version"]) for package in LOCK}
     assert {(name, version.removesuffix("+cpu")) for name, version in entries(path).items()} <= known, "run `make lock`"
+
+
+def test_the_lowest_versions_are_those_that_are_allowed() -> None:
+    lowest = entries(ROOT / "lock" / "lowest.txt")
+    for text in PROJECT["project"]["dependencies"]:
+        (bound,) = Requirement(text).specifier
+        assert bound.operator == ">="
+        assert Version(lowest[canonicalize_name(Requirement(text).name)]) == Version(bound.version), "run `make lock`"
 
 
 def test_the_build_backend_finds_what_it_is_built_with() -> None:

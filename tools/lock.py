@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "lock"
+import locked
+
+FOLDER = locked.ROOT / "lock"
 
 # A file, what of pyproject.toml it is for, and the file installed before it, whose entries it does not repeat.
 FILES = {
@@ -34,6 +37,21 @@ ELSEWHERE = {
     # torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl of https://download.pytorch.org/whl/cpu
     ("torch", "2.13.0+cpu"): ["6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"],
 }
+# The lowest versions that pyproject.toml allows of what it names, on the oldest Python, for `make test-lowest`: of the extras that need
+# no torch, and beside them what the tests themselves use, as uv.lock has it.
+LOWEST_FILE = "lowest.txt"
+LOWEST_EXTRAS = ("cpu", "docs", "eval", "index", "remote", "serve", "static")
+LOWEST_TOOLS = (
+    "faiss-cpu",
+    "gguf",
+    "hypothesis",
+    "onnx",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "rapidfuzz",
+    "reportlab",
+)
 # Of the wheels that uv.lock names, those for the Pythons and processors that it is resolved for (tool.uv.environments), with glibc.
 ABIS = {"none", "abi3", "cp311", "cp312", "cp313", "cp314"}
 ENTRY = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>\S+)(?: ; (?P<marker>.+))?$")
@@ -46,7 +64,8 @@ def main(upgrade: list[str]) -> int:
         ["--upgrade"] if upgrade == ["all"] else [word for name in upgrade for word in ("--upgrade-package", name)]
     )
     uv("lock", *options)
-    hashes = usable_hashes(tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8")))
+    packages = locked.read()
+    hashes = usable_hashes(packages)
     entries = {file: exported(*options) for file, (options, _) in FILES.items()}
     texts = {}
     for file, (options, before) in FILES.items():
@@ -57,6 +76,9 @@ def main(upgrade: list[str]) -> int:
             (version,) = {version for name, version, _ in cuda if name == "torch"}
             texts[CPU_FILE] = written("torch for CPUs", [("torch", f"{version}+cpu", "")], ELSEWHERE)
             texts[CUDA_FILE] = written("PyPI's torch, for CUDA", cuda, hashes)
+    texts[LOWEST_FILE] = lowest(
+        {package["name"]: package["version"] for package in packages if package["name"] in LOWEST_TOOLS}
+    )
     for file, text in texts.items():
         (FOLDER / file).write_text(text, encoding="utf-8")
         print(f"lock/{file}: {text.count('==')} packages")
@@ -65,15 +87,8 @@ def main(upgrade: list[str]) -> int:
 
 def uv(*arguments: str) -> str:
     """Run uv of this environment for the project."""
-    command = [
-        str(Path(sys.executable).with_name("uv")),
-        *arguments,
-        "--python",
-        sys.executable,
-        "--project",
-        str(ROOT),
-    ]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    command = [str(Path(sys.executable).with_name("uv")), *arguments, "--python", sys.executable]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=locked.ROOT).stdout
 
 
 def exported(*options: str) -> list[tuple[str, str, str]]:
@@ -94,14 +109,36 @@ def simpler(marker: str) -> str:
     return "" if marker in {whole, whole[1:-1]} else marker
 
 
-def usable_hashes(lock: dict) -> dict[tuple[str, str], list[str]]:
+def lowest(tools: dict[str, str]) -> str:
+    """Resolve the lowest versions of direct dependencies; of what those need, the newest that go with them."""
+    with tempfile.TemporaryDirectory() as folder:
+        beside, output = Path(folder) / "tools.in", Path(folder) / "pylock.toml"
+        beside.write_text("".join(f"{name}=={version}\n" for name, version in tools.items()), encoding="utf-8")
+        extras = [word for extra in LOWEST_EXTRAS for word in ("--extra", extra)]
+        # Without wheels for this Python a version cannot be had by most people, whatever pyproject.toml allows.
+        built = [word for name in ("hnswlib", "llama-cpp-python") for word in ("--no-binary", name)]
+        uv(
+            "pip", "compile", "pyproject.toml", str(beside), *extras, "--resolution", "lowest-direct", "--python-version", "3.11",
+            "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:", *built, "--quiet", "--output-file", str(output),
+        )  # fmt: skip
+        packages = tomllib.loads(output.read_text(encoding="utf-8"))["packages"]
+    entries = [(package["name"], package["version"], "") for package in packages]
+    return written("the lowest versions that pyproject.toml allows, on Python 3.11", entries, usable_hashes(packages))
+
+
+def usable_hashes(packages: list[locked.Package]) -> dict[tuple[str, str], list[str]]:
     """Return the SHA-256 of each package's source and of its wheels that the lock's Pythons and processors can take."""
     found: dict[tuple[str, str], list[str]] = {}
-    for package in lock["package"]:
+    for package in packages:
         files = [package["sdist"]] if "sdist" in package else []
         files += [wheel for wheel in package.get("wheels", []) if usable(wheel["url"])]
-        found[package["name"], package["version"]] = sorted(file["hash"].removeprefix("sha256:") for file in files)
+        found[package["name"], package["version"]] = sorted(sha256(file) for file in files)
     return found
+
+
+def sha256(file: dict[str, Any]) -> str:
+    """Return a file's hash, which uv.lock and pylock.toml state in two ways."""
+    return str(file["hashes"]["sha256"] if "hashes" in file else file["hash"].removeprefix("sha256:"))
 
 
 def usable(url: str) -> bool:
