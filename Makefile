@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -42,6 +42,7 @@ lint: $(VENV)/.ready-dev
 	if $(BIN)/python -c 'import pytrace._cuda' 2> /dev/null; then $(BIN)/python -m mypy.stubtest pytrace._cuda; fi
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+	$(BIN)/python tools/licences.py
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 
 bench: $(VENV)/.ready-test
@@ -107,7 +108,7 @@ build/emulation/.ready: SANITIZE :=
 build/emulation-sanitize/.ready: SANITIZE := address,undefined
 build/emulation-races/.ready: SANITIZE := thread
 build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.ready: \
-  $(VENV)/.ready-native CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
+  $(VENV)/.ready-test CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
 	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
 	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
@@ -172,7 +173,7 @@ cross-arm64:
 
 build/tsan/build.ninja: SANITIZE := thread
 build/fuzz/build.ninja: SANITIZE := address,undefined,fuzzer-no-link
-build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.txt
+build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-test CMakeLists.txt
 	@command -v clang++-14 > /dev/null || { echo "clang is missing; on Debian: apt-get install $(CLANG_PACKAGES)" >&2; exit 1; }
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 \
 	  -DCMAKE_BUILD_TYPE=Release -DPYTRACE_PYTHON=OFF -DPYTRACE_DRIVERS=ON -DPYTRACE_WERROR=ON -DPYTRACE_SANITIZE=$(SANITIZE)
@@ -180,13 +181,42 @@ build/tsan/build.ninja build/fuzz/build.ninja: $(VENV)/.ready-native CMakeLists.
 # The site of docs/, which a browser opens from the disk; what is wrong in a page is an error.
 SITE := $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env --doctree-dir build/site/doctrees
 
-docs: $(VENV)/.ready-site
+docs: $(VENV)/.ready-test
 	$(SITE) docs build/site/html
 	@echo "build/site/html/index.html"
 
 # Needs the network: it asks every address that a page links to.
-docs-links: $(VENV)/.ready-site
+docs-links: $(VENV)/.ready-test
 	$(SITE) -b linkcheck docs build/site/links
+
+# What pyproject.toml asks for, resolved into uv.lock and lock/. Versions stay as they are while pyproject.toml allows them; UPGRADE=all
+# takes the newest of all packages, UPGRADE='NAME NAME' of some.
+lock: $(VENV)/.ready-release
+	$(BIN)/python tools/lock.py $(UPGRADE)
+	$(BIN)/python tools/licences.py --look-up
+
+licences: $(VENV)/.ready-release
+	$(BIN)/python tools/licences.py --look-up
+
+# What is in pytrace and comes with it, in CycloneDX; EXTRAS='cpu docs' for some extras.
+sbom: $(VENV)/.ready-release
+	$(BIN)/python tools/sbom.py build/sbom.json $(EXTRAS)
+
+# The lowest versions that pyproject.toml allows, on Python 3.11, in an environment of their own; not the tests that need torch or Ray.
+LOWEST := build/lowest
+LOWEST_TESTS := $(addprefix tests/,documents evaluation kg reader report retrieval storage triples)
+
+test-lowest: $(LOWEST)/.ready
+	$(LOWEST)/venv/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not models and not data' $(LOWEST_TESTS)
+
+$(LOWEST)/.ready: lock/build.txt lock/lowest.txt $(CORE)
+	$(PYTHON) -m venv $(LOWEST)/venv
+	$(LOWEST)/venv/bin/pip install --quiet --require-hashes --no-deps -r lock/build.txt
+	CMAKE_ARGS="$(LLAMA_ARGS) $$CMAKE_ARGS" $(LOWEST)/venv/bin/pip install --quiet --require-hashes --no-deps --no-build-isolation \
+	  -r lock/lowest.txt
+	$(LOWEST)/venv/bin/pip install --quiet --no-deps --no-build-isolation --editable . \
+	  --config-settings=build-dir=$(LOWEST)/core --config-settings=cmake.define.PYTRACE_CUDA=off
+	@touch $@
 
 # How large the house is.
 counts:
@@ -197,44 +227,49 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
+# What is installed is what lock/ says, with its hashes (CONTRIBUTING.md): pip chooses nothing, neither to install nor to build with.
+LOCKED := $(BIN)/pip install --require-hashes --no-deps --no-build-isolation
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.ready-build: lock/build.txt | $(BIN)/python
+	$(BIN)/pip install --quiet --require-hashes --no-deps -r $<
+	@touch $@
 
 # llama.cpp alone, without its tools, server, common library and image support, which nothing here uses.
-LLAMA := $(shell sed -n 's/^ *"\(llama-cpp-python==[0-9.]*\)", *\# llama.cpp and.*/\1/p' pyproject.toml)
+LLAMA_ARGS := -DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake
 
-$(VENV)/.ready-llama: $(BIN)/python
-	@echo "Installing $(LLAMA): compiling llama.cpp takes about 3 minutes on 2 cores, once; pip keeps the wheel."
-	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(CURDIR)/cmake/llama.cmake $$CMAKE_ARGS" \
-	  $(BIN)/pip install '$(LLAMA)'
+$(VENV)/.ready-llama: lock/demo.txt $(VENV)/.ready-build
+	@echo "Installing llama.cpp's Python package and others: compiling it takes about 3 minutes on 2 cores, once; pip keeps the wheel."
+	CMAKE_ARGS="$(LLAMA_ARGS) $$CMAKE_ARGS" $(LOCKED) --quiet -r $<
 	@touch $@
 
 # Editable: the Python layer runs from the checkout, the core is rebuilt when its sources change.
 $(VENV)/.ready: $(VENV)/.ready-llama $(CORE)
 	@echo "Installing pytrace: compiling its kernels takes about 2 minutes on 2 cores (with CUDA for all cards 9 more)."
-	$(BIN)/pip install --editable '.[cpu,docs]' --config-settings=cmake.define.PYTRACE_WERROR=ON \
+	$(BIN)/pip install --no-deps --no-build-isolation --editable . --config-settings=cmake.define.PYTRACE_WERROR=ON \
 	  --config-settings=cmake.define.PYTRACE_CUDA=$(PYTRACE_CUDA)
 	@touch $@
 
-# Of packages with thousands of modules the tests import a few: those are compiled then.
-$(VENV)/.ready-test: $(VENV)/.ready
-	$(BIN)/pip install --quiet --no-compile --group test
+# Of packages with thousands of modules the tests import a few: those are compiled then. torch for CPUs is on PyTorch's own index
+# (PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu), a tenth of the size of PyPI's, which is taken where pip does not find it.
+$(VENV)/.ready-test: lock/test.txt lock/torch-cpu.txt lock/torch-cuda.txt $(VENV)/.ready
+	$(LOCKED) --quiet --no-compile -r lock/torch-cpu.txt || { \
+	  echo "pip finds no torch for CPUs: taking PyPI's, for CUDA, with NVIDIA's libraries (3 GB)"; \
+	  $(LOCKED) --quiet --no-compile -r lock/torch-cuda.txt; }
+	$(LOCKED) --quiet --no-compile -r $<
 	@touch $@
 
-$(VENV)/.ready-site: $(VENV)/.ready
-	$(BIN)/pip install --quiet --group site
+$(VENV)/.ready-dev: lock/dev.txt $(VENV)/.ready-test
+	$(LOCKED) --quiet -r $<
 	@touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready-test
-	$(BIN)/pip install --quiet --group dev
+$(VENV)/.ready-release: lock/release.txt $(VENV)/.ready-build
+	$(LOCKED) --quiet -r $<
 	@touch $@
 
-$(VENV)/.ready-native: $(VENV)/.ready-test
-	$(BIN)/pip install --quiet --group native
-	@touch $@
-
-$(SANITIZED)/.ready: $(VENV)/.ready-native $(CORE)
+$(SANITIZED)/.ready: $(VENV)/.ready-test $(CORE)
 	@for library in libasan.so libubsan.so; do case "$$(g++ -print-file-name=$$library)" in /*) ;; *) \
 	  echo "g++ has no $$library; on Debian: apt-get install g++ (on Fedora: dnf install libasan libubsan)" >&2; exit 1;; \
 	esac; done

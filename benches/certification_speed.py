@@ -6,7 +6,7 @@
 works, worded in sentences of eight forms; a half as they are, the others with a wrong entity, in a wrong order, or another
 question's. The plain pipeline is what one writes from the paper with the usual libraries, and what its authors' program does:
 for each step one search in a flat faiss index, RapidFuzz for head and tail of each of the ten triples found, the rules of
-Algorithm 2, and minineedle for the edit distance to the gold path. "Batched faiss" is the same but for a search of all steps
+Algorithm 2, and RapidFuzz for the edit distance to the gold path. "Batched faiss" is the same but for a search of all steps
 at once. Both are given the steps taken apart and the normal forms of all texts; vectors of steps are made before the clock
 starts for everybody, and ours takes the responses as they are. `--plain N` measures the plain pipeline on the first N
 responses and compares rates. The strict rule, which no peer has, is measured beside it.
@@ -197,15 +197,14 @@ class Verdict(NamedTuple):
 
 
 class Plain:
-    """The paper's algorithms 1 to 3 with faiss, RapidFuzz and minineedle, a step at a time."""
+    """The paper's algorithms 1 to 3 with faiss and RapidFuzz, a step at a time."""
 
     def __init__(self, base: KnowledgeBase, encoder: Table) -> None:
         import faiss
-        import minineedle.core
-        import minineedle.needle
         from rapidfuzz import fuzz
+        from rapidfuzz.distance import Levenshtein
 
-        self._needle, self._matrix = minineedle.needle.NeedlemanWunsch, minineedle.core.ScoreMatrix(0, -1, -1)
+        self._edit_distance = Levenshtein.distance
         self._partial_ratio = fuzz.partial_ratio
         self._encoder = encoder
         self._index = faiss.IndexFlatIP(encoder.dimension)
@@ -253,10 +252,7 @@ class Plain:
         distance = 0
         for path in response.paths:
             gold = [" ".join(sorted((one.head, one.relation, one.tail))) for one in path]
-            alignment = self._needle(predicted, gold)
-            alignment.change_matrix(self._matrix)
-            alignment.align()
-            distance = -int(alignment.get_score())
+            distance = self._edit_distance(predicted, gold)
         return Verdict(self._error(response, facts), tuple(number for _, number in best), distance)
 
     def _error(self, response: Response, facts: Sequence[Triple | None]) -> str | None:

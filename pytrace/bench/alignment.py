@@ -1,8 +1,7 @@
-"""Alignment beside sequence-align, minineedle, parasail and RapidFuzz: the same sequences, scores checked first; and on a card."""
+"""Alignment beside sequence-align, parasail and RapidFuzz: the same sequences, scores checked first; and on a card."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -141,30 +140,14 @@ def sequence_align(module: Any, a: list[str], b: list[str]) -> tuple[Call, Calla
     return call, lambda: column_score(*call(), blank=GAP)
 
 
-def minineedle(module: Any, a: list[str], b: list[str]) -> tuple[Call, Callable[[], float]]:
-    """Make minineedle's call, and its score."""
-
-    def align() -> Any:
-        alignment = module.NeedlemanWunsch(a, b)
-        alignment.align()
-        return alignment
-
-    return align, lambda: float(align().get_score())
-
-
-# Peers that align lists of strings, with the longest ones: minineedle's table is quadratic in plain Python.
-LIST_PEERS = {"sequence-align": (sequence_align, math.inf), "minineedle": (minineedle, 200)}
-
-
 def traceback_peers(bench: Bench, a: list[str], b: list[str], expected: float) -> dict[str, Call]:
     """Make the calls of peers that align lists of strings, verified."""
-    calls: dict[str, Call] = {}
-    for name, (make, longest) in LIST_PEERS.items():
-        module = bench.peers.get(name)
-        if module is not None and len(a) <= longest:
-            calls[name], score = make(module, a, b)
-            require(score() == expected, f"{name}'s score is not {expected}")
-    return calls
+    module = bench.peers.get("sequence-align")
+    if module is None:
+        return {}
+    call, score = sequence_align(module, a, b)
+    require(score() == expected, f"sequence-align's score is not {expected}")
+    return {"sequence-align": call}
 
 
 def parasail_traceback(bench: Bench, pair: Pair) -> dict[str, Call]:
@@ -275,7 +258,6 @@ def long_sequences(bench: Bench) -> Iterator[Comparison]:
     open_dearly = parasail_scores(bench, pair, affine, notes["affine"], -3)
     strings, edits = traceback_peers(bench, *pair.lists, score), bench.peers.calls("rapidfuzz", levenshtein)
     similarity = random.normal(size=(500, 500))
-    # minineedle, in plain Python, would make the bar of a traceback too easy, so sequence-align alone counts.
     traceback_bar = {"bar": 10, "bar_peers": ("sequence-align",)}
     cases: tuple[tuple[str, Call, dict[str, Call], dict[str, Any]], ...] = (
         (", score alone, integer symbols", partial(alignment_score, a, b), linear,

@@ -31,7 +31,6 @@ PEERS = {
     "rapidfuzz": Peer("rapidfuzz", "rapidfuzz", ("fuzzy", "alignment")),
     "sequence-align": Peer("sequence-align", "sequence_align.pairwise", ("alignment",)),
     "parasail": Peer("parasail", "parasail", ("alignment",)),
-    "minineedle": Peer("minineedle", "minineedle.needle", ("alignment",)),
     "cp-sat": Peer("ortools", "ortools.sat.python.cp_model", ("set_cover",)),
     "scipy": Peer("scipy", "scipy.sparse", ("walk",)),
     "rustworkx": Peer("rustworkx", "rustworkx", ("walk",)),

@@ -10,6 +10,7 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -670,9 +671,24 @@ def test_the_built_in_catalog_is_sound() -> None:
         assert model.role == "language-model" or model.settings is not None or brings
         for file in model.files:
             assert all(sources.parse(source.uri).kind in {"pypi", "hf"} for source in file.sources)
+            assert (file.sha256 is None) == (file.size is None)
             if len(file.sources) > 1:  # what resuming rests on
                 assert all(source.sha256 and source.size for source in file.sources)
                 assert sum(source.size or 0 for source in file.sources) == file.size
+
+
+def test_what_the_built_in_catalog_does_not_pin_is_known() -> None:
+    """A new model comes with its hashes, and with a revision that stands still."""
+    models = catalog.BUILT_IN.models
+    assert [model.name for model in models if not model.pinned] == ["e5-base-v2", "llama-3-8b", "nli-deberta-v3-xsmall"]
+    moving = {
+        model.name
+        for model in models
+        for file in model.files
+        for source in file.sources
+        if (address := sources.parse(source.uri)).kind == "hf" and not re.fullmatch(r"[0-9a-f]{40}", address.version)
+    }
+    assert moving == {"nli-deberta-v3-xsmall"}
 
 
 def test_the_documents_name_every_model_with_its_role_licence_and_size() -> None:
