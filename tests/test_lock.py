@@ -13,13 +13,20 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCK = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+PACKAGES = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+LOCK = [package for package in PACKAGES if package["name"] != "pytrace-rag"]
 FILES = sorted(path for path in (ROOT / "lock").glob("*.txt") if path.stem != "lowest")
 
 
 def asked_for() -> dict[str, list[str]]:
-    extras = PROJECT["project"]["optional-dependencies"]
-    return {"": PROJECT["project"]["dependencies"], **extras, **PROJECT["dependency-groups"]}
+    groups = PROJECT["dependency-groups"]
+    whole = {
+        name: [
+            each for entry in group for each in (groups[entry["include-group"]] if isinstance(entry, dict) else [entry])
+        ]
+        for name, group in groups.items()
+    }
+    return {"": PROJECT["project"]["dependencies"], **PROJECT["project"]["optional-dependencies"], **whole}
 
 
 def entries(path: Path) -> dict[str, str]:

@@ -45,12 +45,14 @@ NVIDIA_REASON = (
 LARGE = {"onnxruntime-gpu": "MIT", "triton": "MIT"}
 # What the licence file says where the metadata says nothing or only "BSD".
 STATED = {
+    "alabaster": "BSD-3-Clause",
     "cmake": "BSD-3-Clause",
     "colorama": "BSD-3-Clause",
     "contourpy": "BSD-3-Clause",
     "cuda-toolkit": NVIDIA,
     "cycler": "BSD-3-Clause",
     "dirtyjson": "MIT OR AFL-2.1",
+    "docutils": "BSD-2-Clause",  # and, for the most part, the public domain; its wheel lacks the Emacs mode, which is under the GPL
     "fastuuid": "BSD-3-Clause",
     "hnswlib": "Apache-2.0",
     "jinja2": "BSD-3-Clause",
@@ -64,6 +66,7 @@ STATED = {
     "prompt-toolkit": "BSD-3-Clause",
     "protobuf": "BSD-3-Clause",
     "pyahocorasick": "BSD-3-Clause",  # and, of some files, the public domain
+    "pyelftools": "Unlicense",  # the public domain, in its own words
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",
     "pytest-repeat": "MPL-2.0",
     "python-dateutil": "BSD-3-Clause AND Apache-2.0",
@@ -71,6 +74,12 @@ STATED = {
     "scikit-network": "BSD-3-Clause",
     "scipy": "BSD-3-Clause",
     "sequence-align": "Apache-2.0",
+    "sphinxcontrib-applehelp": "BSD-2-Clause",
+    "sphinxcontrib-devhelp": "BSD-2-Clause",
+    "sphinxcontrib-htmlhelp": "BSD-2-Clause",
+    "sphinxcontrib-jsmath": "BSD-2-Clause",
+    "sphinxcontrib-qthelp": "BSD-2-Clause",
+    "sphinxcontrib-serializinghtml": "BSD-2-Clause",
     "sympy": "BSD-3-Clause",
 }
 # How metadata that names no SPDX expression words the common licences.
@@ -130,7 +139,17 @@ def asked(versions: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the metadata that pip finds of packages, which it fetches and does not install."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--ignore-requires-python",
+            "--no-deps",
+            "--quiet",
+        ]
         wanted = [f"{name}=={version}" for name, version in versions.items()]
         subprocess.run([*command, "--report", str(report), *wanted], check=True)
         return [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]

@@ -22,9 +22,16 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+def version() -> str:
+    """Return pytrace's version, from its one place."""
+    text = (ROOT / "pytrace" / "__init__.py").read_text(encoding="utf-8")
+    return re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)[0]
+
+
 def read() -> list[Package]:
-    """Return the packages of uv.lock."""
-    return tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    """Return the packages of uv.lock; it leaves out the version of pytrace itself."""
+    packages = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))["package"]
+    return [{"version": version(), **package} if package["name"] == OURS else package for package in packages]
 
 
 def needed(

@@ -51,7 +51,7 @@ def bill(extras: Sequence[str]) -> Json:
     packages = locked.read()
     known = json.loads(licences.KNOWN.read_text(encoding="utf-8"))
     project = locked.project()["project"]
-    ours = f"pkg:pypi/{project['name']}@{project['version']}"
+    ours = f"pkg:pypi/{project['name']}@{locked.version()}"
     found: dict[str, tuple[locked.Package, list[str]]] = {}
     for extra in ["", *extras]:
         for package in locked.needed(packages, extras=[extra] if extra else [], base=not extra):
@@ -78,7 +78,7 @@ def bill(extras: Sequence[str]) -> Json:
                 "type": "library",
                 "bom-ref": ours,
                 "name": project["name"],
-                "version": project["version"],
+                "version": locked.version(),
                 "description": project["description"],
                 "licenses": licence(project["license"]),
                 "purl": ours,

@@ -1,7 +1,7 @@
 """Builds what is released: wheels for Linux on x86-64 and arm64, whichever of them this machine is, and the source.
 
     python tools/wheels.py build [--machine x86_64 aarch64] [--out dist]
-    python tools/wheels.py finish WHEEL --out DIR [--platform manylinux_2_17_x86_64]
+    python tools/wheels.py finish WHEEL --out DIR
 
 `build` compiles with Zig's clang, which comes from PyPI and knows the C library of every manylinux. The wheels are for the Python that
 runs this, whose headers serve for both machines. The CUDA module is left out; `packaging/cuda` builds it. `finish` is the rest, and what
@@ -42,11 +42,10 @@ def main() -> int:
     finish = commands.add_parser("finish")
     finish.add_argument("wheel", type=Path)
     finish.add_argument("--out", type=Path, required=True)
-    finish.add_argument("--platform", default="auto")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.command == "finish":
-        finish_wheel(options.wheel, options.out, options.platform)
+        finish_wheel(options.wheel, options.out)
         return 0
     call(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(options.out), str(ROOT))
     for machine in options.machine:
@@ -79,6 +78,7 @@ def build_wheel(machine: str, out: Path) -> None:
             "PYTHON_MODULE_EXTENSION": suffix,
             "PYTHON_MODULE_DEBUG_POSTFIX": "",
             "PYTHON_IS_DEBUG": "0",
+            "CMAKE_MODULE_LINKER_FLAGS": "-s",  # this machine's strip may not know the other's files
         }
         if machine == "x86_64":
             # Zig's runtime library answers every __builtin_cpu_supports with no (0.17); GCC's, which is linked before it, asks the processor.
@@ -93,10 +93,10 @@ def build_wheel(machine: str, out: Path) -> None:
             _PYTHON_HOST_PLATFORM=f"linux-{machine}",
         )
         (built,) = (place / "built").glob("*.whl")
-        finish_wheel(built, out, f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{machine}")
+        finish_wheel(built, out)
 
 
-def finish_wheel(wheel: Path, out: Path, platform: str) -> None:
+def finish_wheel(wheel: Path, out: Path) -> None:
     """Put the manual pages in, have auditwheel check and name the platform, and hold the wheel to its size."""
     with tempfile.TemporaryDirectory(prefix="pytrace-wheel-") as temporary:
         place = Path(temporary)
@@ -108,7 +108,7 @@ def finish_wheel(wheel: Path, out: Path, platform: str) -> None:
         call(sys.executable, "-m", "wheel", "pack", "--dest-dir", str(place), str(unpacked))
         (packed,) = place.glob("*.whl")
         call(
-            *(sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--only-plat", "--strip"),
+            *(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto"),
             *("--wheel-dir", str(place / "repaired"), str(packed)),
         )
         (repaired,) = (place / "repaired").glob("*.whl")

@@ -496,7 +496,7 @@ def test_files_of_other_programs_and_times_are_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(
         StoreError,
-        match="has format 99 and this version of pytrace reads format 2.* if a newer pytrace wrote it, update this one",
+        match=r"has format 99 and this version of pytrace reads format 2.* if a newer pytrace wrote it, update this one",
     ):
         TripleStore.open(tmp_path, mode="read")
     file.write_bytes(b"")
