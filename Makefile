@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom wheels bundle-check test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -197,6 +197,17 @@ lock: $(VENV)/.ready-release
 
 licences: $(VENV)/.ready-release
 	$(BIN)/python tools/licences.py --look-up
+
+# Wheels for Linux on x86-64 and arm64, and the source, in dist/.
+wheels: $(VENV)/.ready-release $(VENV)/.ready
+	$(BIN)/python tools/wheels.py build
+
+# A bundle of this checkout's wheel, installed and asked where there is no network interface: as root, or where user namespaces are allowed.
+bundle-check: $(VENV)/.ready
+	rm -rf build/bundle build/bundle-installed
+	$(BIN)/pytrace models pull tiny
+	$(BIN)/pytrace bundle --out build/bundle
+	env -i PATH="$$PATH" HOME="$(CURDIR)/build" unshare --net --map-root-user sh build/bundle/install.sh build/bundle-installed
 
 # What is in pytrace and comes with it, in CycloneDX; EXTRAS='cpu docs' for some extras.
 sbom: $(VENV)/.ready-release

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytrace.methods.catalog import METHODS, make_method
     from pytrace.records import Answer, Chain, Document, Evidence, Question, Sentence, Triple
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each exported name lives: it is imported when it is first asked for, so that `pytrace --help` and `from pytrace.kernels
 # import …` load nothing that they do not use.

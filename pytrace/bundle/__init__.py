@@ -95,26 +95,29 @@ def make_bundle(
         raise InputError(f"{DISTRIBUTION} has no extra {unknown[0]!r}; choose of {', '.join(provided)}")
     chosen = registry.select(list(models)) if models else ()
     with _staged(out) as stage:
+        home = _made(stage / "home")
         for model in chosen:
             on_stage(f"model {model.name}")
             registry.pull(model.name)
-            _copy_model(model, stage / "home")
+            _copy_model(model, home)
         if (own := registry.home() / "catalog.json").exists():
-            shutil.copy(own, _made(stage / "home") / own.name)
+            shutil.copy(own, home / own.name)
         on_stage("wheels")
-        version = importlib.metadata.version(DISTRIBUTION)
-        _collect_wheels(_made(stage / "wheels"), extras, source or _installed_from(version), native, find_links)
+        _collect_wheels(_made(stage / "wheels"), extras, source or _installed_from(), native, find_links)
+        wheel = next((stage / "wheels").glob(f"{DISTRIBUTION.replace('-', '_')}-*.whl"), None)
+        if wheel is None:
+            raise InputError(f"{source} is not {DISTRIBUTION}, of which a wheel is due")
         for name in ("install.sh", "example"):
             with resources.as_file(resources.files(__package__) / name) as path:
                 (shutil.copytree if path.is_dir() else shutil.copy)(path, stage / name)
         bundle = Bundle(
-            pytrace=version,
+            pytrace=wheel.name.split("-")[1],
             requirement=f"{DISTRIBUTION}[{','.join(extras)}]" if extras else DISTRIBUTION,
             python=f"{sys.version_info.major}.{sys.version_info.minor}",
             machine=platform.machine(),
             libc=" ".join(platform.libc_ver()).strip(),
             wheels={path.name: path.stat().st_size for path in sorted((stage / "wheels").iterdir())},
-            models={model.name: _size(stage / "home" / "models" / model.name) for model in chosen},
+            models={model.name: _size(home / "models" / model.name) for model in chosen},
             size=_size(stage),
         )
         (stage / "bundle.json").write_bytes(msgspec.json.format(msgspec.json.encode(bundle), indent=1) + b"\n")
@@ -168,7 +171,7 @@ def _copy_model(model: Model, home: Path) -> None:
         shutil.copy(Path(status.directory) / file.path, target)
 
 
-def _installed_from(version: str) -> str:
+def _installed_from() -> str:
     """Return what pip knows this pytrace by: a checkout or wheel on this machine, or a release."""
     url = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
     if url:
@@ -176,7 +179,7 @@ def _installed_from(version: str) -> str:
         path = Path(url2pathname(address.path))
         if address.scheme == "file" and path.exists():
             return str(path)
-    return f"{DISTRIBUTION}=={version}"
+    return f"{DISTRIBUTION}=={importlib.metadata.version(DISTRIBUTION)}"
 
 
 def _collect_wheels(folder: Path, extras: Sequence[str], source: str, native: bool, find_links: Path | None) -> None:
