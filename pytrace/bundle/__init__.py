@@ -31,8 +31,9 @@ from pytrace.storage.files import flush, real_path
 DISTRIBUTION = "pytrace-rag"
 EXTRAS = ("cpu", "docs", "serve")
 MODELS = ("tiny",)
-# llama.cpp for other machines than this: AVX2 is taken for granted, as in deploy/Containerfile.
-_PORTABLE = "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF"
+# llama.cpp for other machines than this: AVX2 is taken for granted, as in deploy/Containerfile. With threads of its own, since OpenMP's
+# library is not everywhere (Debian: libgomp1).
+_PORTABLE = "-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF"
 _COMPILED = "llama-cpp-python"
 
 

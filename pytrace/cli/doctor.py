@@ -31,8 +31,8 @@ _GPU_SIGNS = (Path("/proc/driver/nvidia/version"), Path("/dev/nvidia0"))
 # The major compute capability of the oldest card that csrc/cuda is compiled for.
 _LEAST_MAJOR = 8
 _REBUILD = (
-    "build pytrace anew where nvcc is on the PATH: pip install --force-reinstall --no-deps "
-    "--config-settings=cmake.define.PYTRACE_CUDA=on and its source"
+    "build the module where nvcc is on the PATH: in a checkout of this version, pip install --no-deps ./packaging/cuda; or all of "
+    "pytrace, pip install --force-reinstall --no-deps --config-settings=cmake.define.PYTRACE_CUDA=on ."
 )
 _GPU_MODELS = "pip uninstall onnxruntime llama-cpp-python, then CMAKE_ARGS=-DGGML_CUDA=on pip install --no-cache-dir 'pytrace-rag[cuda]'"
 _NEW_DRIVER = "install NVIDIA's driver in a version that serves this module's CUDA, and let this process see the card"

@@ -10,8 +10,9 @@ import gguf
 import numpy as np
 import pytest
 
-from pytrace.errors import DeviceUnavailableError, ModelError, ModelFileError
+from pytrace.errors import DeviceUnavailableError, MissingDependencyError, ModelError, ModelFileError
 from pytrace.models.language_model import Prompt
+from pytrace.models.llama import runtime
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.llama.runtime import supports_gpu_offload
 from tests.gguf_files import CHAT_TEMPLATE, write_random_gguf
@@ -189,3 +190,27 @@ def test_a_model_without_a_template_takes_plain_text(tmp_path: Path) -> None:
         assert END not in model.render(Prompt("Say.", (), "a"))
     with pytest.raises(ModelError, match="no chat template"):
         LlamaCppModel(path, threads=1, context=128, style="chat")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ModuleNotFoundError("No module named 'llama_cpp'"), "which takes a C\\+\\+ compiler; without one"),
+        (
+            RuntimeError("libgomp.so.1: cannot open"),
+            "cannot be loaded \\(libgomp.so.1: cannot open\\); install the library",
+        ),
+    ],
+)
+def test_a_binding_that_is_missing_or_cannot_be_loaded_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "llama_cpp":
+                raise error
+
+    monkeypatch.delitem(sys.modules, "llama_cpp", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(MissingDependencyError, match=said):
+        runtime.library.__wrapped__()

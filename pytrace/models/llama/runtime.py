@@ -33,6 +33,11 @@ def library() -> Any:
             "llama-cpp-python is not installed; \"pip install 'pytrace-rag[cpu]'\" compiles it, which takes a C++ compiler; without "
             "one, install a bundle that 'pytrace bundle' made on another machine, or give the address of a model on a server"
         ) from error
+    except (OSError, RuntimeError) as error:  # a shared library that it needs is not there, or not for this processor
+        raise MissingDependencyError(
+            f"llama-cpp-python cannot be loaded ({error}); install the library that it names (libgomp.so.1 is in Debian's libgomp1), or "
+            "reinstall it: pip install --force-reinstall --no-deps llama-cpp-python"
+        ) from error
 
     # Where it aborts, ggml would start a debugger, which prints on stdout.
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
