@@ -21,10 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
-TEXT = "The Sable Heron was built by the Corran Yard. The Corran Yard was founded by Ines Tavarell in 1874.\n"
+TEXT = "The Sable Heron was built by the Corran Yard. The Corran Yard was founded by Mara Tavarell in 1874.\n"
 RESPONSES = {
-    "Ines Tavarell founded the Corran Yard.": "supported",
-    "The Corran Yard was founded by Ines Tavarell in 1931.": "contradicted",
+    "Mara Tavarell founded the Corran Yard.": "supported",
+    "The Corran Yard was founded by Mara Tavarell in 1931.": "contradicted",
 }
 
 

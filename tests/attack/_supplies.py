@@ -82,6 +82,8 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "mcp": ("--index", "index", "--threads", "1"),
     # It ends where the last of all is looked at, once models and index are there.
     "serve": ("--index", "index", "--port", "0", "--threads", "1", "--facts", "noise"),
+    # Nothing is fetched and nothing compiled: what pip is given is no wheel.
+    "bundle": ("--out", "new.bundle", "--no-models", "--find-links", "folder", "--source", "noise"),
     "bench": ("beam", "--scale", "0.01", "--repetitions", "1"),
     "doctor": (),
 }  # fmt: skip
