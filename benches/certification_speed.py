@@ -202,9 +202,9 @@ class Plain:
     def __init__(self, base: KnowledgeBase, encoder: Table) -> None:
         import faiss
         from rapidfuzz import fuzz
-        from rapidfuzz.distance import Levenshtein
+        from rapidfuzz.distance import Indel
 
-        self._edit_distance = Levenshtein.distance
+        self._edit_distance = Indel.distance
         self._partial_ratio = fuzz.partial_ratio
         self._encoder = encoder
         self._index = faiss.IndexFlatIP(encoder.dimension)
