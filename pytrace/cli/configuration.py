@@ -6,7 +6,8 @@ user's configuration folder, of which the nearer one wins, option by option. The
 ``PYTRACE_SERVE_MAX_BODY``, that of an option in ``[defaults]`` also ``PYTRACE_LLM`` and its like.
 
 Whoever unpacks documents and works in their folder has not read every file there. So a file that was merely found in the current
-directory may not have commands run, name servers on other machines or variables with keys, or have results written elsewhere.
+directory may not have commands run or packages installed, name servers on other machines or variables with keys, or have results written
+elsewhere.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ SHARED: Mapping[str, frozenset[str]] = {
 # What is left out where one of the others was given nearer to the call.
 _YIELDS = {"index": ("docs", "kg", "sentence_index"), "docs": ("index",), "questions": ("question",)}
 # What a file that was merely found may not say, and what it may only say of places beside it.
-_TRUSTED = frozenset({"api-key-env", "no-key", "ocr", "ray-address"})
+_TRUSTED = frozenset({"api-key-env", "find-links", "no-key", "ocr", "ray-address", "source"})  # pip runs what it builds
 _WRITTEN = frozenset({"kb-cache", "out", "output", "page", "plots", "sentence-index", "vector-cache"})
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _SECRET = re.compile(r"(.*-)?(api-?keys?|keys?|passwords?|secrets?|tokens?)")

@@ -401,7 +401,7 @@ def test_every_option_that_names_a_place_is_known_to_be_read_or_written() -> Non
         for _, each in OPTIONS
         if isinstance(each.type, click.Path) or (each.metavar or "") in {"DIR", "FILE"}
     }
-    assert places == read | configuration._WRITTEN
+    assert places == read | configuration._WRITTEN | {"find-links"}  # which a file that was merely found may not name
 
 
 def test_serve_takes_its_index_and_port_from_the_file(folder: Path, fail: Fail) -> None:
@@ -438,3 +438,14 @@ def test_the_doctor_names_files_what_they_say_and_what_is_wrong_there(
     assert any("did you mean port" in problem["what"] for problem in report["problems"])
     assert common.run(program, ["doctor"]) == 0
     assert f"{first}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("key", "value"), [("source", "./evil"), ("find-links", "wheels")])
+def test_a_file_that_was_merely_found_does_not_say_what_a_bundle_installs(
+    key: str, value: str, folder: Path, tmp_path: Path, fail: Fail
+) -> None:
+    write(folder, f"[bundle]\n{key} = '{value}'\n")
+    said = fail("bundle", "--out", str(tmp_path / "out"), command=program)
+    assert f"[bundle] {key}" in said
+    assert "this is for files that you have named" in said
+    assert not (tmp_path / "out").exists()
