@@ -89,11 +89,18 @@ def make_bundle(
     Raises
     ------
     InputError
-        `out` holds something, there is no such extra or model, or pip cannot get a package.
+        `out` holds something, there is no such extra or model, or `source` is no pytrace.
     MissingDependencyError
-        This Python has no pip.
+        This Python has no pip, or pytrace is not installed in it.
+    PytraceError
+        pip cannot get or compile a package.
     """
-    provided = importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    try:
+        provided = importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingDependencyError(
+            f"{DISTRIBUTION} runs from a folder and is not installed, so that its requirements are not known; install it with pip"
+        ) from None
     if unknown := [extra for extra in extras if extra not in provided]:
         raise InputError(f"{DISTRIBUTION} has no extra {unknown[0]!r}; choose of {', '.join(provided)}")
     chosen = registry.select(list(models)) if models else ()

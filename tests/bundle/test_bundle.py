@@ -7,6 +7,7 @@ fetched. `make bundle-check` installs the whole of it.
 from __future__ import annotations
 
 import ensurepip
+import importlib.metadata
 import shutil
 import subprocess
 import zipfile
@@ -18,7 +19,7 @@ import pytest
 from pytrace import __version__
 from pytrace.bundle import Bundle, make_bundle
 from pytrace.cli import common, program
-from pytrace.errors import InputError, PytraceError
+from pytrace.errors import InputError, MissingDependencyError, PytraceError
 from pytrace.models import registry
 
 NAME = f"pytrace_rag-{__version__}"
@@ -182,3 +183,13 @@ def test_models_come_as_they_are_pinned(wheels: Path, tmp_path: Path) -> None:
         content = (tmp_path / "bundle" / "home" / "models" / model.name / file.path).read_bytes()
         assert sha256(content).hexdigest() == file.sha256
     assert bundle.models["minilm-l6-int8"] >= sum(file.size or 0 for file in model.files) > 20_000_000
+
+
+def test_what_runs_from_a_folder_is_told_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "metadata", unknown)
+    with pytest.raises(MissingDependencyError, match="runs from a folder and is not installed"):
+        make_bundle(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
