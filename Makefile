@@ -24,7 +24,7 @@ CXX_FILES := $(wildcard csrc/*/*.h csrc/*/*.cc bindings/*.h bindings/*.cpp fuzz/
   $(CUDA_FILES) $(EMULATION_FILES)
 CORE := CMakeLists.txt pyproject.toml $(wildcard cmake/* csrc/*/*.* bindings/*.*) $(CUDA_FILES)
 
-.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom wheels bundle-check test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
+.PHONY: demo test lint counts bench models format emulation cuda-check evaluators-check gpu-check lock licences sbom wheels arm64-check bundle-check test-lowest sanitize sanitize-races sanitize-threads fuzz fuzz-readers attack soak cross-arm64 docs docs-links clean
 
 demo: $(VENV)/.ready
 	@$(BIN)/pytrace models pull tiny
@@ -201,6 +201,23 @@ licences: $(VENV)/.ready-release
 # Wheels for Linux on x86-64 and arm64, and the source, in dist/.
 wheels: $(VENV)/.ready-release $(VENV)/.ready
 	$(BIN)/python tools/wheels.py build
+
+# The kernels' tests on the wheel for arm64, on an emulated processor with Debian's Python: as root, since debootstrap wants it.
+ARM64 := build/arm64-wheel
+ARM64_TESTS := $(filter-out %hostile_calls.py %dispatch.py %parallel.py,$(KERNEL_TESTS))
+
+arm64-check: wheels
+	@command -v debootstrap qemu-aarch64-static > /dev/null || \
+	  { echo 'arm64-check needs debootstrap and qemu-user-static (apt-get install both)' >&2; exit 1; }
+	test -e $(ARM64)/root/usr/bin/python3.11 || { \
+	  debootstrap --foreign --arch=arm64 --variant=minbase --include=python3 bookworm $(ARM64)/root && \
+	  for package in $(ARM64)/root/var/cache/apt/archives/*.deb; do dpkg-deb -x $$package $(ARM64)/root || exit 1; done; }
+	rm -rf $(ARM64)/site $(ARM64)/place
+	$(BIN)/pip install --quiet --target $(ARM64)/site --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 --python-version 3.11 \
+	  --only-binary :all: $(CURDIR)/dist/pytrace_rag-*_aarch64.whl pytest pytest-timeout hypothesis scipy rapidfuzz ml-dtypes
+	mkdir -p $(ARM64)/place && cp -r tests pyproject.toml $(ARM64)/place
+	cd $(ARM64)/place && PYTHONPATH=../site qemu-aarch64-static -L ../root ../root/usr/bin/python3.11 -m pytest -q -p no:cacheprovider \
+	  -p no:pytrace -m 'not gpu and not models and not data' $(ARM64_TESTS)
 
 # A bundle of this checkout's wheel, installed and asked where there is no network interface: as root, or where user namespaces are allowed.
 bundle-check: $(VENV)/.ready
