@@ -203,12 +203,13 @@ wheels: $(VENV)/.ready-release $(VENV)/.ready
 	$(BIN)/python tools/wheels.py build
 
 # The kernels' tests on the wheel for arm64, on an emulated processor with Debian's Python: as root, since debootstrap wants it.
-ARM64 := build/arm64-wheel
+ARM64 := $(CURDIR)/build/arm64-wheel
 ARM64_TESTS := $(filter-out %hostile_calls.py %dispatch.py %parallel.py,$(KERNEL_TESTS))
 
 arm64-check: wheels
 	@command -v debootstrap qemu-aarch64-static > /dev/null || \
 	  { echo 'arm64-check needs debootstrap and qemu-user-static (apt-get install both)' >&2; exit 1; }
+	mkdir -p $(ARM64)
 	test -e $(ARM64)/root/usr/bin/python3.11 || { \
 	  debootstrap --foreign --arch=arm64 --variant=minbase --include=python3 bookworm $(ARM64)/root && \
 	  for package in $(ARM64)/root/var/cache/apt/archives/*.deb; do dpkg-deb -x $$package $(ARM64)/root || exit 1; done; }
