@@ -95,12 +95,7 @@ def make_bundle(
     PytraceError
         pip cannot get or compile a package.
     """
-    try:
-        provided = importlib.metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
-    except importlib.metadata.PackageNotFoundError:
-        raise MissingDependencyError(
-            f"{DISTRIBUTION} runs from a folder and is not installed, so that its requirements are not known; install it with pip"
-        ) from None
+    provided = requirements()
     if unknown := [extra for extra in extras if extra not in provided]:
         raise InputError(f"{DISTRIBUTION} has no extra {unknown[0]!r}; choose of {', '.join(provided)}")
     chosen = registry.select(list(models)) if models else ()
@@ -131,10 +126,12 @@ def make_bundle(
             size=_size(stage),
         )
         (stage / "bundle.json").write_bytes(msgspec.json.format(msgspec.json.encode(bundle), indent=1) + b"\n")
+        # Only the default models answer where none is named.
+        asks = "cpu" in extras and {model.name for model in registry.select(list(MODELS))} <= bundle.models.keys()
         # What the script reads without any JSON, and then what is checked before anything of it is used.
         (stage / "bundle.env").write_text(
             f"BUNDLE_REQUIREMENT='{bundle.requirement}'\nBUNDLE_VERSION='{bundle.pytrace}'\nBUNDLE_PYTHON='{bundle.python}'\n"
-            f"BUNDLE_MACHINE='{bundle.machine}'\nBUNDLE_LIBC='{bundle.libc}'\n",
+            f"BUNDLE_MACHINE='{bundle.machine}'\nBUNDLE_LIBC='{bundle.libc}'\nBUNDLE_ASKS='{'yes' if asks else 'no'}'\n",
             "utf-8",
         )
         on_stage("checksums")
@@ -194,7 +191,8 @@ def _installed_from() -> str:
 
 def _collect_wheels(folder: Path, extras: Sequence[str], source: str, native: bool, find_links: Path | None) -> None:
     given = ["--no-index", "--find-links", str(real_path(find_links))] if find_links else []
-    pinned = next((each for each in _requirements(extras) if each.startswith(_COMPILED)), None)
+    asked = (each for extra in extras for each in requirements()[extra])
+    pinned = next((each for each in asked if each.startswith(_COMPILED)), None)
     if pinned is not None and not given:
         # Apart from the rest, since pip keeps what it compiled, for this processor perhaps.
         flags = f"{'-DLLAVA_BUILD=OFF' if native else _PORTABLE} {os.environ.get('CMAKE_ARGS', '')}".strip()
@@ -210,12 +208,26 @@ def _collect_wheels(folder: Path, extras: Sequence[str], source: str, native: bo
     _pip("wheel", *given, *settings, "--wheel-dir", str(folder), own, "pip")
 
 
-def _requirements(extras: Sequence[str]) -> Iterator[str]:
-    """Yield the requirements of extras, without their markers."""
-    for requirement in importlib.metadata.requires(DISTRIBUTION) or []:
+def requirements() -> dict[str, list[str]]:
+    """Return what each extra asks for, without markers, as this distribution's own metadata has it.
+
+    Raises
+    ------
+    MissingDependencyError
+        pytrace runs from a folder, and is not installed.
+    """
+    try:
+        stated = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingDependencyError(
+            f"{DISTRIBUTION} runs from a folder and is not installed, so that its requirements are not known; install it with pip"
+        ) from None
+    extras: dict[str, list[str]] = {}
+    for requirement in stated:
         text, _, marker = requirement.partition(";")
-        if (match := re.search(r"""extra == ["']([\w-]+)["']""", marker)) and match[1] in extras:
-            yield text.strip()
+        if match := re.search(r"""extra == ["']([\w-]+)["']""", marker):
+            extras.setdefault(match[1], []).append(text.strip())
+    return extras
 
 
 def _pip(*arguments: str, **environment: str) -> None:

@@ -12,6 +12,7 @@ bundle=$(cd "$(dirname "$0")" && pwd)
 target=${1:-pytrace}
 [ $# -le 1 ] || fail "give one folder to install into, or none for ./pytrace"
 case $target in /*) ;; *) target=$(pwd)/$target ;; esac
+case $target in *\'*) fail "the folder's name has a quotation mark; name another" ;; esac
 [ ! -e "$target" ] || fail "$target is there already; name a folder that is not, or remove it"
 
 command -v sha256sum > /dev/null || fail "sha256sum is missing, which checks the bundle; install coreutils"
@@ -54,9 +55,7 @@ chmod +x "$target/pytrace"
 trap - EXIT
 
 question="Who founded the workshop that built the Sable Heron?"
-verb=ask
-case $BUNDLE_REQUIREMENT in *cpu*) ;; *) verb= ;; esac
-if [ -n "$verb" ] && [ -d "$target/home/models" ]; then
+if [ "$BUNDLE_ASKS" = yes ]; then
   echo "$question"
   "$target/pytrace" ask "$question" --docs "$target/example" --method trace-doc --explain
 fi

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from pytrace.bundle import DISTRIBUTION
+from pytrace.bundle import DISTRIBUTION, requirements
+from pytrace.errors import MissingDependencyError
 from pytrace.models.registry.known_models import Role
 
-_REQUIREMENT = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ["']([\w-]+)["']""")
 _ONNX = ("onnxruntime", "onnxruntime-gpu")
+_LLAMA = ("llama-cpp-python",)
 _PULL = "pytrace models pull tiny"
 # llama.cpp's binding comes as source.
 _COMPILER = ", which takes a C++ compiler; 'pytrace bundle' on a machine that has one makes a wheel of it"
@@ -29,21 +29,21 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class _Need(NamedTuple):
-    """What a feature takes: an extra's packages, or one of some packages; models in a role."""
+    """What a feature takes: an extra's packages, or one of each of some groups of packages; models in a role."""
 
     name: str
     extra: str = ""
-    one_of: Sequence[str] = ()
+    one_of: Sequence[Sequence[str]] = ()
     roles: Sequence[Role] = ()
     note: str = ""
 
 
 _NEEDS = (
-    _Need("search, without a language model", "onnx", _ONNX, ("encoder",)),
-    _Need("ask, with a model in this process", "cpu", ("llama-cpp-python",), ("encoder", "language-model"), _COMPILER),
+    _Need("search, without a language model", "onnx", (_ONNX,), ("encoder",)),
+    _Need("ask, with a model in this process", "cpu", (_LLAMA, _ONNX), ("encoder", "language-model"), _COMPILER),
     _Need("ask, with a model on a server", "remote"),
     _Need("certify against texts, by words"),
-    _Need("certify against a graph", "onnx", _ONNX, ("encoder",)),
+    _Need("certify against a graph", "onnx", (_ONNX,), ("encoder",)),
     _Need("read PDF, Word, slides, web pages, e-mail", "docs"),
     _Need("serve and mcp", "serve"),
     _Need("eval: word search, plots, significance", "eval"),
@@ -57,31 +57,26 @@ _NEEDS = (
 
 def features(installed: Collection[str], roles: Collection[Role]) -> Iterator[Feature]:
     """Yield a verdict for each feature, given the distributions that are installed and the roles that pulled models fill."""
-    extras = _extras()
+    try:
+        extras = requirements()
+    except MissingDependencyError:
+        extras = {}
     for need in _NEEDS:
-        missing = [package for package in extras.get(need.extra, ()) if package not in installed]
+        # As an extra asks for them; pytrace itself is among them where an extra takes in another.
+        names = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in extras.get(need.extra, ())]
+        missing = [name for name in names if name not in installed and name != DISTRIBUTION]
         if need.one_of:
-            missing = [] if any(package in installed for package in need.one_of) else [need.one_of[0]]
+            missing = [group[0] for group in need.one_of if not any(package in installed for package in group)]
         lacks, remedies = [], []
+        if need.extra and not need.one_of and not extras:
+            lacks.append(f"what it takes is not known, since {DISTRIBUTION} is not installed")
+            remedies.append(f"pip install '{DISTRIBUTION}[{need.extra}]'")
         if missing:
-            lacks.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed{need.note}")
+            note = need.note if _LLAMA[0] in missing else ""
+            lacks.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed{note}")
             remedies.append(f"pip install '{DISTRIBUTION}[{need.extra}]'")
         unfilled = [role for role in need.roles if role not in roles]
         if unfilled:
             lacks.append(f"no {' and no '.join(role.replace('-', ' ') for role in unfilled)} is here")
             remedies.append(_PULL)
         yield Feature(need.name, not lacks, "; ".join(lacks), " && ".join(remedies))
-
-
-def _extras() -> dict[str, list[str]]:
-    """Return the packages of each extra, as this distribution's own metadata has them."""
-    try:
-        requirements = importlib.metadata.requires(DISTRIBUTION) or []
-    except importlib.metadata.PackageNotFoundError:  # imported from a folder that pip does not know
-        requirements = []
-    extras: dict[str, list[str]] = {}
-    for requirement in requirements:
-        match = _REQUIREMENT.match(requirement)
-        if match and match[1] != DISTRIBUTION:
-            extras.setdefault(match[2], []).append(match[1])
-    return extras

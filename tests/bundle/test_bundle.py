@@ -189,7 +189,7 @@ def test_what_runs_from_a_folder_is_told_to_be_installed(tmp_path: Path, monkeyp
     def unknown(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(importlib.metadata, "metadata", unknown)
+    monkeypatch.setattr(importlib.metadata, "requires", unknown)
     with pytest.raises(MissingDependencyError, match="runs from a folder and is not installed"):
         make_bundle(tmp_path / "out")
     assert not (tmp_path / "out").exists()

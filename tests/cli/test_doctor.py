@@ -213,3 +213,20 @@ def test_the_text_has_one_line_for_a_feature_and_the_command_for_what_is_lacking
     assert "ready    certify against texts, by words\n" in shown
     assert "lacking  serve and mcp\n" in shown
     assert "do: pip install 'pytrace-rag[serve]'\n" in shown
+
+
+def test_a_model_in_this_process_takes_what_runs_its_encoder_too() -> None:
+    found = {feature.name: feature for feature in features({"llama-cpp-python"}, {"encoder", "language-model"})}
+    ask = found["ask, with a model in this process"]
+    assert (ask.ready, ask.lacks) == (False, "onnxruntime is not installed")
+
+
+def test_a_pytrace_that_is_not_installed_is_not_said_to_have_its_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", unknown)
+    found = {feature.name: feature for feature in features((), {"encoder"})}
+    assert not found["serve and mcp"].ready
+    assert "not known, since pytrace-rag is not installed" in found["serve and mcp"].lacks
+    assert found["certify against texts, by words"].ready
