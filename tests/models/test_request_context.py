@@ -513,6 +513,24 @@ def test_a_cancel_ends_a_call_of_a_server_and_hangs_up(openai: Double) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_request_that_was_cancelled_asks_a_server_nothing(openai: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cancel = RequestContext.on_cancel
+
+    def late(self: RequestContext, callback: Callable[[], object]) -> Any:
+        time.sleep(0.2)
+        return on_cancel(self, callback)
+
+    with RemoteModel(openai.url) as model:
+        before = len(openai.seen)
+        monkeypatch.setattr(RequestContext, "on_cancel", late)
+        request = RequestContext()
+        request.cancel()
+        for work in (lambda: model.generate(["The sky"], max_tokens=3), lambda: model.count_tokens("The sky")):
+            assert Call(work, request).was_cancelled()
+        assert len(openai.seen) == before
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_cancel_ends_a_single_question_to_a_server(vllm: Double) -> None:
     asked, end = threading.Event(), threading.Event()
 

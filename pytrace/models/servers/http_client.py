@@ -120,6 +120,10 @@ class HttpClient:
             work.close()
             raise ServerError(closed)
         request = current_request()
+        if request is not None and request.cancelled:
+            # Cancelled only once it runs, it might already have asked the server.
+            work.close()
+            request.check()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             with contextlib.nullcontext() if request is None else request.on_cancel(future.cancel):
