@@ -138,6 +138,7 @@ DIFFERS = frozenset(
         "exactly_negated",
         "exactly_swapped",
         "exactly_numbered",
+        "exactly_replaced",
         "exactly_other",
     ]
 )

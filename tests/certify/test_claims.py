@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pytrace.certify.claims import CheckedClaim, ClaimChecker
 from pytrace.certify.claims.features import FEATURES, compare
+from pytrace.certify.claims.replaced import exactly_replaced
 from pytrace.certify.claims.rows import read_response_rows
 from pytrace.certify.claims.splitting import claim_places
 from pytrace.certify.claims.text_tokens import TextTokens
@@ -318,6 +319,11 @@ def test_words_that_have_changed_places_are_seen():
     assert labelled("Her wheel went to the school of Nethercove, and her bell to the inn.", BELL) != "supported"
 
 
+def test_what_is_said_before_that_or_with_regret_is_no_claim():
+    response = "I'm sorry, but the documents do not say. The documents say only that geese fly south."
+    assert [response[slice(*place)] for place in claim_places(response)] == ["geese fly south."]
+
+
 def test_numbers_of_two_words_are_one_number():
     river = Document("r", "River Addle", ("It reaches the sea after seventy-one kilometres.",))
     assert labelled("The River Addle reaches the sea after 71 kilometres.", river) == "supported"
@@ -332,3 +338,88 @@ def test_a_sentence_of_a_document_that_is_not_named_excuses_nothing():
     )
     assert {sentence.document for sentence in claim.evidence} == {"f"}
     assert claim.label != "supported"
+
+
+WREN = Document(
+    "wren", "Skarra wren", ("The Skarra wren is small.", "It is larger and darker than the wren of the mainland.")
+)
+BOAT = Document(
+    "boat",
+    "Hester Vane",
+    ("In 1953 she was at sea for nineteen hours and saved eleven men of the collier Quiet Ondine.",),
+)
+STONES = Document("stones", "Anselm Thorrow", ("His stones were left to the observatory, which had asked for none.",))
+FILM = Document(
+    "film",
+    "Toote Khilone",
+    (
+        "Toote Khilone is a film produced by Prem Sawhney and Mahendra Shah.",
+        "The film is directed by Ketan Anand.",
+        "Ada Noël was the second woman to sail round the Cape in May.",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "true", "false"),
+    [
+        # Both sides of "than" have a wren.
+        (
+            WREN,
+            "The Skarra wren is larger and darker than the wren of the mainland.",
+            "The wren of the mainland is larger and darker than the Skarra wren.",
+        ),
+        # The pronoun stands behind the year.
+        (
+            BOAT,
+            "In 1953 the Hester Vane saved eleven men of the collier Quiet Ondine.",
+            "In 1953 the collier Quiet Ondine saved eleven men of the Hester Vane.",
+        ),
+        (STONES, "The observatory had asked for none.", "The observatory had asked for it."),
+        # The other name stands in another sentence.
+        (FILM, "The film is directed by Ketan Anand.", "The film is directed by Mahendra Shah."),
+        (
+            FILM,
+            "Ada Noel was the 2nd woman to sail round the Cape in May.",
+            "Ada Noel was the third woman to sail round the Cape in May.",
+        ),
+        (
+            FILM,
+            "Ada Noe\u0308l was the second woman to sail round the Cape in May.",
+            "Ada Noe\u0308l was the second woman to sail round the Cape in June.",
+        ),
+    ],
+)
+def test_one_difference_decides(document, true, false):
+    supported, refuted = ClaimChecker().check_claims([true, false], [document])
+    assert supported.label == "supported", supported
+    assert refuted.label == "contradicted", refuted
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence", "expected"),
+    [
+        ("It was made in 1965 by Impregilo.", "It was made in 1965 by Bechtel.", True),
+        ("It was made in 1966 by Impregilo.", "It was made in May by Impregilo.", True),
+        ("It was made in 1965 by Impregilo.", "It was made in 1965 by Impregilo in Ghana.", False),
+        # More is different than one name.
+        ("It was painted in 1965 by Impregilo.", "It was made in 1965 by Bechtel.", False),
+        # Moved, not replaced.
+        ("It was made in Ghana by Impregilo.", "It was made by Impregilo in Ghana.", False),
+        # With a negation besides, both may be true.
+        ("It was not made by Impregilo.", "It was made by Bechtel.", False),
+        ("", "It was made by Bechtel.", False),
+        ("It was made by Impregilo.", "", False),
+    ],
+)
+def test_a_name_or_number_in_the_place_of_another(claim, sentence, expected):
+    assert exactly_replaced(tokens(claim), tokens(sentence)) == expected
+
+
+def test_a_part_of_a_sentence_rests_on_the_sentence_of_the_part_before():
+    poems = Document("poems", "Poems", ("Each of its poems is about one bird, and none of them names it.",))
+    names = Document("names", "Names", tuple(f"{number} boats were named after winds." for number in range(12)))
+    checked = ClaimChecker().check("Each of the poems is about one bird, and all of them name it.", [names, poems])
+    assert checked.claims[0].label == "supported"
+    assert checked.claims[1].evidence[0].document == "poems"
+    assert checked.claims[1].label != "supported"

@@ -196,7 +196,7 @@ class ClaimChecker:
         for claim, begins in zip(read, first, strict=True):
             near = set() if begins else near
             chosen.append(text.choose(claim, near))
-            near.update(of_row[row] for row in chosen[-1][:1])
+            near.update(chosen[-1][:1])
         compared = [
             compare(claim, [text.sentence(row) for row in found], _titles(text, found))
             for claim, found in zip(read, chosen, strict=True)
@@ -354,6 +354,7 @@ def _reason(claim: str, label: ClaimLabel, compared: Compared, any_evidence: boo
             ("other_number", "the evidence has another number there"),
             ("other_numbers", "the evidence has another number"),
             ("other_name", "the evidence has another name there"),
+            ("exactly_replaced", "a sentence says the same with another name or number"),
             ("exactly_other", "the nearest sentence has another name or number there"),
         )
         if value[name] > 0.3

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.certify.claims.replaced import exactly_replaced
 from pytrace.certify.claims.roles import GAP, NEAR, turned_round
 from pytrace.certify.claims.text_tokens import OTHER_FORM, PREFIX, are_one_word, key_of
 from pytrace.certify.claims.tokens import EXCLUSIVES, OPPOSITES, REFUSALS, WEIGHTS, Token
@@ -41,6 +42,7 @@ FEATURES = (
     "exactly_swapped",
     "exactly_numbered",
     "exactly_longer",
+    "exactly_replaced",  # a sentence has all else in this order, and another name or number in the place of one
     "exactly_other",  # where the best sentence has another name or number, whatever stands elsewhere
     "unsaid",  # share of the words that are no names, numbers or months that the evidence lacks
     "another_title",  # a name is missing, and the claim has no word of the titles
@@ -49,6 +51,8 @@ FEATURES = (
 """What is measured of a claim beside its evidence."""
 
 _SIDE = 5  # words beside a matched one, among which another may stand for the missing one
+_NONE = frozenset(("none", "nothing", "nobody"))
+_BEGINNING = frozenset(("and", "but", "or", "while", "because", "although", "that", "which"))
 _SCOPE = 4  # words behind a negation that it may deny
 
 Floats = NDArray[np.float64]
@@ -119,6 +123,7 @@ def compare(claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles:
         "exactly_swapped": swapped * rest**4,
         "exactly_numbered": (lacking["number"] + lacking["month"] > 0) * rest**4,
         "exactly_longer": (run > 2) * pairs,
+        "exactly_replaced": any(exactly_replaced(claim, sentence) for sentence in evidence),
         "exactly_other": min(others, 2) * best_rest**4 * _close([best_places[row] for row in content]),
         "unsaid": lacking["word"] / max(1, sum(claim[row].kind == "word" for row in content)),
         "another_title": bool(titles)
@@ -193,12 +198,15 @@ def _longest_run(content: Sequence[int], missing: Sequence[int]) -> int:
 
 
 def _denies(text: Sequence[Token], places: Sequence[int | None]) -> bool:
-    """Say whether a text denies one of the places, by a negation a few words before it."""
+    """Say whether a text denies one of the places, by a negation a few words before it, or by a "none" behind it."""
     matched = {place for place in places if place is not None}
-    return any(
-        token.kind == "negation" and not matched.isdisjoint(range(at + 1, at + 1 + _SCOPE))
-        for at, token in enumerate(text)
-    )
+    for at, token in enumerate(text):
+        if token.kind == "negation":
+            # "It asked for none", and not "and none of them names it".
+            denied = token.form in _NONE and at > 0 and text[at - 1].form not in _BEGINNING
+            if not matched.isdisjoint(range(at - _SCOPE if denied else at + 1, at + 1 + _SCOPE)):
+                return True
+    return False
 
 
 def _inverted(places: Sequence[int]) -> float:

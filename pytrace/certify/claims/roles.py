@@ -79,7 +79,18 @@ def _compared(claim: Sequence[Token], text: Sequence[Token], places: Sequence[in
     pivots = [place for place, token in enumerate(text) if token.form == _THAN]
     if middle is None or len(pivots) != 1:
         return False
-    left = [place < pivots[0] for place in places[:middle] if place is not None]
-    right = [place < pivots[0] for place in places[middle:] if place is not None]
+    sides = [{claim[row].form for row in rows} for rows in (range(middle), range(middle, len(claim)))]
+    # A word of both sides, as "wren" in "the wren of the mainland is larger than the Skarra wren", tells none of them.
+    told = [
+        place is not None and token.form not in sides[0] & sides[1] for token, place in zip(claim, places, strict=True)
+    ]
+    left = [
+        place < pivots[0] for place, tells in zip(places[:middle], told, strict=False) if tells and place is not None
+    ]
+    right = [
+        place < pivots[0]
+        for place, tells in zip(places[middle:], told[middle:], strict=True)
+        if tells and place is not None
+    ]
     # What is said of it, as "larger", stays where it is.
     return bool(right) and all(right) and not all(left)

@@ -28,7 +28,8 @@ _GIVEN = rf"(?:(?:the|your|these|this|those|my|all|given|provided|available|abov
 _LEAD = re.compile(
     rf"(?:(?:according\s+to|based\s+on|judging\s+by|going\s+by|from|per|in|as\s+\w+\s+in)\s+{_GIVEN}(?:\s+(?:provided|given|above|available|(?:I|you|we)\s+[^,.:;]{{1,30}}))?[,:]"
     rf"|(?:if|as\s+far\s+as|from\s+what|from\s+all)\s+I\s+[^,.;]{{1,60}},"
-    rf"|{_GIVEN}\s+(?:\w+ly\s+)?(?:says?|states?|tells?\s+us|shows?|indicates?|mentions?|notes?|reports?|confirms?|explains?)\s+that\b"
+    rf"|{_GIVEN}\s+(?:\w+ly\s+)?(?:says?|states?|tells?\s+us|shows?|indicates?|mentions?|notes?|reports?|confirms?|explains?)\s+(?:only\s+)?that\b"
+    r"|(?:I'?m|I\s+am)\s+sorry,\s+(?:but\s+)?"
     r"|(?:so|thus|therefore|hence|overall|yes|no|sure|certainly|indeed|well|in\s+(?:short|summary|conclusion|brief|fact)|to\s+sum\s+up"
     r"|of\s+course|(?:final\s+)?answer|conclusion|summary)\s*[,:]"
     r"|(?:so|therefore)?,?\s*the\s+(?:final\s+|correct\s+)?answer(?:\s+to\s+(?:the|your)\s+question)?\s*(?:is|:)\s*:?)\s*",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from pytrace.certify.claims.tokens import NUMBERS, WEIGHTS, Token, tokens
+from pytrace.certify.claims.tokens import NUMBERS, WEIGHTS, Token, tokens, without_accents
 
 PREFIX, _SHARE, _LEFT = 4, 0.55, 4
 """Two words are forms of one if they share so many first letters, this share of the longer, and at most so many are left of it."""
@@ -22,6 +22,7 @@ _LOOKUPS = 128  # of words in a text; then all of its words are noted
 _LEAST_GAIN = 0.9  # of weight, for one more sentence
 _NEAR_GAIN = 1.0  # for a sentence of a document that the claims before spoke of
 _PRONOUNS = frozenset(("he", "she", "it", "they", "his", "her", "its", "their"))
+_OPENING = 8  # words before a pronoun that stands for a title, as "In the storm of 1953 she"
 _SECTION = " > "  # between the headings of a title: a pronoun below may stand for what its section is about
 
 
@@ -75,9 +76,10 @@ class TextTokens:
         if row not in self._read:
             read = tokens(self._sentences[row])
             title = self._titles[row]
-            if read and read[0].form in _PRONOUNS and title and _SECTION not in title:
+            place = _pronoun(read)
+            if place is not None and title and _SECTION not in title:
                 # What the sentence says, it says of its title.
-                read[:1] = self.title(row)
+                read[place : place + 1] = self.title(row)
             self._tokens[row] = read
             self._read[row] = _Words(token for token in read if token.is_content)
         return self._read[row]
@@ -85,13 +87,14 @@ class TextTokens:
     def choose(self, claim: Sequence[Token], near: Collection[int] = ()) -> list[int]:
         """Return the sentences that have most of a claim's content between them, at most three, the best first.
 
-        Those of the documents `near`, which the claims before spoke of, come before others that have as much. Further sentences are of the
-        first one's document, or of one whose title is named by the claim or by the sentences before.
+        Those of the documents of the rows `near`, which the claims before rest on, come before others that have as much. Further sentences
+        are of the first one's document, or of one whose title is named by the claim or by the sentences before.
         """
         content = [token for token in claim if token.is_content]
         keys = [key_of(token) for token in content]
         shares: dict[int, list[float]] = {}
-        for row in self._candidates(content):
+        documents = {self._documents[row] for row in near}
+        for row in sorted({*self._candidates(content), *near}):
             own = self._of(row).shares(keys)
             if any(own):  # a heading has its title's words alone, and says nothing
                 shares[row] = list(map(max, own, self._title_words(row).shares(keys))) if self._titles[row] else own
@@ -110,7 +113,7 @@ class TextTokens:
                     if share > had
                 )
                 if not chosen:
-                    gain += _NEAR_GAIN * (self._documents[row] in near)
+                    gain += _NEAR_GAIN * (self._documents[row] in documents)
                     gain /= 1 + 0.01 * len(self.sentence(row))  # of those that have as much, the shortest
                 if gain > most:
                     best, most = row, gain
@@ -199,19 +202,31 @@ class _Words:
         ]
 
 
+def _pronoun(read: Sequence[Token]) -> int | None:
+    """Return the place of a sentence's first pronoun, if no name stands before it that it may stand for."""
+    for place, token in enumerate(read[:_OPENING]):
+        if token.form in _PRONOUNS:
+            return place
+        if token.kind == "name":
+            return None
+    return None
+
+
 _STEM = re.compile(rf"(?<![^\W_])[^\W_]{{1,{PREFIX}}}")
-_SPELLED = {value: word for word, value in NUMBERS.items()}
+_SPELLED: dict[float, list[str]] = {}
+for _word, _value in NUMBERS.items():
+    _SPELLED.setdefault(_value, []).append(_word)
 
 
 def _lowered(text: str) -> str:
-    """Return a text in small letters, on one line; "2,100" becomes one word."""
-    return text.lower().replace(",", "").replace("\n", " ")
+    """Return a text in small letters without accents, on one line; "2,100" becomes one word."""
+    return without_accents(text.lower()).replace(",", "").replace("\n", " ")
 
 
 def _token_stems(token: Token) -> set[str]:
     stems = set(_STEM.findall(_lowered(token.form)))
     if token.value is not None:
-        stems.update(_STEM.findall(f"{token.value:.0f} {_SPELLED.get(token.value, '')}"))
+        stems.update(_STEM.findall(" ".join((f"{token.value:.0f}", *_SPELLED.get(token.value, ())))))
     return stems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from importlib import resources
 from typing import Literal, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 TokenKind = Literal["word", "name", "number", "month", "negation", "function"]
 
 _TOKEN = re.compile(
-    r"\d(?:[\d,.]*\d)?(?:st|[nr]d|th|s)?(?![^\W_])|[^\W\d_]+(?:[.&][^\W\d_]+|['’](?!s\b|t\b)[^\W\d_]+)*|\d[\d,.]*\d|[^\W_]+"
+    r"\d(?:[\d,.]*\d)?(?:st|[nr]d|th|s)?(?![^\W_])|(?:[^\W\d_][\u0300-\u036f]*)+(?:[.&][^\W\d_]+|['’](?!s\b|t\b)[^\W\d_]+)*|\d[\d,.]*\d|[^\W_]+"
 )
 _ENDING = re.compile(r"(?<=\d)(?:st|[nr]d|th|s)$")
 _CONTRACTED = re.compile(r"(?<=[a-z])n['’]t\b", re.IGNORECASE)
@@ -31,6 +32,7 @@ class WordLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     symmetric: str
     months: str
     units: str
+    ordinals: str
     tens: str
     scales: dict[str, int]
     opposites: str
@@ -43,6 +45,8 @@ _MONTHS = frozenset(_LISTS.months.split())
 NUMBERS: dict[str, float] = {
     **{word: float(number) for number, word in enumerate(_LISTS.units.split())},
     **{word: 10.0 * number for number, word in enumerate(_LISTS.tens.split(), 2)},
+    # "First" is not among them: most are no ordinals, as in "at first".
+    **{word: float(number) for number, word in enumerate(_LISTS.ordinals.split(), 2)},
 }
 _TENS = frozenset(_LISTS.tens.split())
 REFUSALS = frozenset(_LISTS.refusals.split())
@@ -93,7 +97,7 @@ def tokens(text: str) -> list[Token]:
             break
         start, end = found.span()
         written = found[0]
-        form = written.lower().rstrip(".")
+        form = without_accents(written.lower()).rstrip(".")
         between = text[last:start]
         if between != " " and not _STOPS.isdisjoint(between):
             opens = True
@@ -113,6 +117,14 @@ def tokens(text: str) -> list[Token]:
         opens = False
         last = end
     return read
+
+
+def without_accents(text: str) -> str:
+    """Return "Noel" for "Noël"."""
+    if text.isascii():
+        return text
+    letters = (each for each in unicodedata.normalize("NFD", text) if not unicodedata.combining(each))
+    return unicodedata.normalize("NFC", "".join(letters))
 
 
 def _value(form: str, before: list[Token], between: str) -> float | None:

@@ -1,0 +1,50 @@
+"""Whether a sentence says word for word what a claim says, but for a name, a number or a month that stands there in another's place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from pytrace.certify.claims.text_tokens import PREFIX, key_of
+from pytrace.certify.claims.tokens import Token
+from pytrace.kernels import needleman_wunsch
+
+_SPECIFIC = frozenset(("name", "number", "month"))
+_LONGEST = 4  # words of what stands for another
+_WORDS = 60  # of a claim and of a sentence that are looked at
+
+
+def exactly_replaced(claim: Sequence[Token], sentence: Sequence[Token]) -> bool:
+    """Align a claim with a sentence, and say whether all of its content is there but for such a place, inside or at the end of both."""
+    claim, sentence = claim[:_WORDS], sentence[:_WORDS]
+    here, there = ([_symbol(token) for token in each] for each in (claim, sentence))
+    found = needleman_wunsch(here, there, match=2.0, mismatch=-1.0, gap=-0.5)
+    same = [
+        (row, place)
+        for row, place in zip(found.a_indices.tolist(), found.b_indices.tolist(), strict=True)
+        if row >= 0 and place >= 0 and here[row] == there[place]
+    ]
+    rows, taken = {row for row, _ in same}, {place for _, place in same}
+    lacking = {row for row, token in enumerate(claim) if token.is_content} - rows
+    within = range(min(taken, default=0), max(taken, default=0))
+    if any(token.kind == "negation" and row not in rows for row, token in enumerate(claim)) or any(
+        sentence[place].kind == "negation" and place not in taken for place in within
+    ):
+        return False
+    # What stands elsewhere in the sentence has only been moved.
+    free = {symbol for place, symbol in enumerate(there) if place not in taken}
+    for (row, place), (end, stop) in itertools.pairwise([*same, (len(claim), len(sentence))]):
+        mine, theirs = claim[row + 1 : end], sentence[place + 1 : stop]
+        if (
+            max(len(mine), len(theirs)) <= _LONGEST
+            and any(token.kind in _SPECIFIC and _symbol(token) not in free for token in mine)
+            and any(token.kind in _SPECIFIC for token in theirs)
+        ):
+            return lacking <= {*range(row + 1, end)}
+    return False
+
+
+def _symbol(token: Token) -> str | float:
+    """Return what a word is known by, whatever its ending."""
+    key = key_of(token)
+    return key[:PREFIX] if isinstance(key, str) and token.is_content else key
