@@ -385,8 +385,8 @@ FILM = Document(
         ),
         (
             FILM,
-            "Ada Noe\u0308l was the second woman to sail round the Cape in May.",
-            "Ada Noe\u0308l was the second woman to sail round the Cape in June.",
+            "Ada No\u0065\u0308l was the second woman to sail round the Cape in May.",
+            "Ada No\u0065\u0308l was the second woman to sail round the Cape in June.",
         ),
     ],
 )

@@ -38,10 +38,15 @@ def exactly_replaced(claim: Sequence[Token], sentence: Sequence[Token]) -> bool:
         if (
             max(len(mine), len(theirs)) <= _LONGEST
             and any(token.kind in _SPECIFIC and _symbol(token) not in free for token in mine)
+            and _words(mine) <= _words(theirs)
             and any(token.kind in _SPECIFIC for token in theirs)
         ):
             return lacking <= {*range(row + 1, end)}
     return False
+
+
+def _words(tokens: Sequence[Token]) -> int:
+    return sum(token.kind == "word" for token in tokens)
 
 
 def _symbol(token: Token) -> str | float:
