@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.claims.replaced import exactly_replaced
+from pytrace.certify.claims.replaced import another_number, exactly_replaced
 from pytrace.certify.claims.roles import GAP, NEAR, turned_round
 from pytrace.certify.claims.text_tokens import OTHER_FORM, PREFIX, are_one_word, key_of
 from pytrace.certify.claims.tokens import EXCLUSIVES, OPPOSITES, REFUSALS, WEIGHTS, Token
@@ -123,7 +123,9 @@ def compare(claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles:
         "exactly_swapped": swapped * rest**4,
         "exactly_numbered": (lacking["number"] + lacking["month"] > 0) * rest**4,
         "exactly_longer": (run > 2) * pairs,
-        "exactly_replaced": any(exactly_replaced(claim, sentence) for sentence in evidence),
+        "exactly_replaced": any(
+            exactly_replaced(claim, sentence) or another_number(claim, sentence, missing) for sentence in evidence
+        ),
         "exactly_other": min(others, 2) * best_rest**4 * _close([best_places[row] for row in content]),
         "unsaid": lacking["word"] / max(1, sum(claim[row].kind == "word" for row in content)),
         "another_title": bool(titles)
