@@ -341,7 +341,9 @@ def test_a_sentence_of_a_document_that_is_not_named_excuses_nothing():
 
 
 WREN = Document(
-    "wren", "Skarra wren", ("The Skarra wren is small.", "It is larger and darker than the wren of the mainland.")
+    "wren",
+    "Skarra wren",
+    ("The Skarra wren is small.", "It is larger and darker than the wren of the mainland and sings louder."),
 )
 BOAT = Document(
     "boat",
@@ -366,8 +368,8 @@ FILM = Document(
         # Both sides of "than" have a wren.
         (
             WREN,
-            "The Skarra wren is larger and darker than the wren of the mainland.",
-            "The wren of the mainland is larger and darker than the Skarra wren.",
+            "The Skarra wren is larger and darker than the wren of the mainland and sings louder.",
+            "The wren of the mainland is larger and darker than the Skarra wren and sings louder.",
         ),
         # The pronoun stands behind the year.
         (

@@ -14,6 +14,7 @@ GAP = 12
 _NAMES = 12  # of a claim whose order is looked at
 _MATCHED = 24  # words of it
 _THAN = "than"
+_GOING_ON = frozenset(("and", "but", "while"))
 # Words by which a sentence turns round who does what.
 _TURNING = frozenset(("by", "of", "from", "s"))
 # Names with no more than these between them stand in a list, in any order.
@@ -79,18 +80,17 @@ def _compared(claim: Sequence[Token], text: Sequence[Token], places: Sequence[in
     pivots = [place for place, token in enumerate(text) if token.form == _THAN]
     if middle is None or len(pivots) != 1:
         return False
-    sides = [{claim[row].form for row in rows} for rows in (range(middle), range(middle, len(claim)))]
-    # A word of both sides, as "wren" in "the wren of the mainland is larger than the Skarra wren", tells none of them.
-    told = [
-        place is not None and token.form not in sides[0] & sides[1] for token, place in zip(claim, places, strict=True)
-    ]
-    left = [
-        place < pivots[0] for place, tells in zip(places[:middle], told, strict=False) if tells and place is not None
-    ]
-    right = [
-        place < pivots[0]
-        for place, tells in zip(places[middle:], told[middle:], strict=True)
-        if tells and place is not None
-    ]
+    # "… than the Skarra wren and sings louder" goes on about the first.
+    end = next((row for row in range(middle, len(claim)) if claim[row].form in _GOING_ON), len(claim))
+    sides = [{claim[row].form for row in rows} for rows in (range(middle), range(middle, end))]
+
+    def before(rows: range) -> list[bool]:
+        # A word of both sides, as "wren" in "the wren of the mainland is larger than the Skarra wren", tells none of them.
+        found = [
+            place for row in rows if claim[row].form not in sides[0] & sides[1] and (place := places[row]) is not None
+        ]
+        return [place < pivots[0] for place in found]
+
+    left, right = before(range(middle)), before(range(middle, end))
     # What is said of it, as "larger", stays where it is.
     return bool(right) and all(right) and not all(left)
