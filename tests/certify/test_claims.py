@@ -430,6 +430,7 @@ def test_another_number_is_seen_in_whatever_order():
     assert wrong.supported < 0.1
     assert "another number" in wrong.reason
     assert right.label == "supported"
+    assert check("In 1985 the Akosombo Dam was not built by Impregilo.").supported > wrong.supported
 
 
 def test_a_part_of_a_sentence_rests_on_the_sentence_of_the_part_before():

@@ -11,12 +11,10 @@ from pytrace.kernels import needleman_wunsch
 
 _SPECIFIC = frozenset(("name", "number", "month"))
 _LONGEST = 4  # words of what stands for another
-_WORDS = 60  # of a claim and of a sentence that are looked at
 
 
 def exactly_replaced(claim: Sequence[Token], sentence: Sequence[Token]) -> bool:
     """Align a claim with a sentence, and say whether all of its content is there but for such a place, inside or at the end of both."""
-    claim, sentence = claim[:_WORDS], sentence[:_WORDS]
     here, there = ([_symbol(token) for token in each] for each in (claim, sentence))
     found = needleman_wunsch(here, there, match=2.0, mismatch=-1.0, gap=-0.5)
     same = [
@@ -76,7 +74,7 @@ def _symbol(token: Token) -> str | float:
 def another_number(claim: Sequence[Token], sentence: Sequence[Token], missing: Collection[int]) -> bool:
     """Say whether a sentence has all of a claim but its `missing` rows, all numbers or months, and has others of these, wherever that is."""
     kinds = {claim[row].kind for row in missing}
-    if not kinds or not kinds <= {"number", "month"}:
+    if not kinds or not kinds <= {"number", "month"} or any(token.kind == "negation" for token in claim):
         return False
     own, symbols = ({_symbol(token) for token in each} for each in (claim, sentence))
     rest = [_symbol(token) for row, token in enumerate(claim) if token.is_content and row not in missing]
