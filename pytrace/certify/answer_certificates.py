@@ -39,9 +39,11 @@ def certify_answer(
     elif evidence.reasoning.rationale:
         paths, names = [evidence.reasoning.rationale], ["thoughts"]
     else:
+        used = answer.method.partition(":")[0]
+        others = [method for method in ("trace", "trace-doc", "cot", "cot-sc", "verify-and-edit") if method != used]
         raise InputError(
-            f"{answer.method} answers from no chain and without thoughts, so there is nothing to certify; use trace, "
-            "trace-doc, cot, cot-sc or verify-and-edit"
+            f"{answer.method} answered from no chain and without thoughts, so there is nothing to certify; use "
+            f"{', '.join(others[:-1])} or {others[-1]}"
         )
     responses = [
         Response(name, answer.question, "\n".join(path), tuple(answers))

@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 
 from pytrace.certify.answer_certificates import certify_answer
@@ -178,8 +179,10 @@ def test_sentences_of_a_chain_are_steps_with_their_title_and_thoughts_as_they_ar
 
 
 def test_an_answer_without_chains_or_thoughts_cannot_be_certified():
-    with pytest.raises(InputError, match="nothing to certify"):
+    with pytest.raises(InputError, match=r"nothing to certify; use trace-doc, cot, cot-sc or verify-and-edit"):
         certify_answer(BASE, ENCODER, answer())
+    with pytest.raises(InputError, match=r"nothing to certify; use trace, trace-doc, cot-sc or verify-and-edit"):
+        certify_answer(BASE, ENCODER, msgspec.structs.replace(answer(), method="cot:demonstrations=2"))
 
 
 @pytest.mark.models
