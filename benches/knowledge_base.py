@@ -191,7 +191,7 @@ def measure(
                 f"{size:,} queries of {count:,} triples",
                 lambda asked=asked: base.search(asked, NEIGHBOURS),  # type: ignore[misc]
                 {"top_k": lambda asked=asked: exactly(asked)},  # type: ignore[misc]
-                extra=extra if size == BATCHES[0] else None,
+                extra=extra if size == BATCHES[0] else {},
             )
         )
     checks = [
