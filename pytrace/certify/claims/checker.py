@@ -192,11 +192,11 @@ class ClaimChecker:
             for claim, subject in zip(claims, subjects, strict=True)
         ]
         chosen: list[list[int]] = []
-        near: set[int] = set()
+        near: list[int] = []
         for claim, begins in zip(read, first, strict=True):
-            near = set() if begins else near
+            near = [] if begins else near
             chosen.append(text.choose(claim, near))
-            near.update(chosen[-1][:1])
+            near += chosen[-1][:1]
         compared = [
             compare(claim, [text.sentence(row) for row in found], _titles(text, found))
             for claim, found in zip(read, chosen, strict=True)

@@ -84,17 +84,18 @@ class TextTokens:
             self._read[row] = _Words(token for token in read if token.is_content)
         return self._read[row]
 
-    def choose(self, claim: Sequence[Token], near: Collection[int] = ()) -> list[int]:
+    def choose(self, claim: Sequence[Token], near: Sequence[int] = ()) -> list[int]:
         """Return the sentences that have most of a claim's content between them, at most three, the best first.
 
-        Those of the documents of the rows `near`, which the claims before rest on, come before others that have as much. Further sentences
-        are of the first one's document, or of one whose title is named by the claim or by the sentences before.
+        Those of the documents of the rows `near`, which the claims before rest on, come before others that have as much, and the last of these
+        rows is looked at in any case. Further sentences are of the first one's document, or of one whose title is named by the claim or by
+        the sentences before.
         """
         content = [token for token in claim if token.is_content]
         keys = [key_of(token) for token in content]
         shares: dict[int, list[float]] = {}
         documents = {self._documents[row] for row in near}
-        for row in sorted({*self._candidates(content), *near}):
+        for row in sorted({*self._candidates(content), *near[-1:]}):
             own = self._of(row).shares(keys)
             if any(own):  # a heading has its title's words alone, and says nothing
                 shares[row] = list(map(max, own, self._title_words(row).shares(keys))) if self._titles[row] else own
