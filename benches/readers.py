@@ -53,7 +53,9 @@ from pytrace.retrieval import Bm25Retriever
 
 Floats = NDArray[np.float64]
 
-PENALTY = 1.0
+PENALTY = 1.0  # of weights by which candidates are taken
+CHOICE_PENALTY = 3.0  # of those by which the best is chosen
+SAID = ("log-probability", "end", "tokens")  # what of a candidate's score in the model has a weight
 LEAST = 5  # candidates that have a feature, for it to have a weight
 SHARPNESS = 4  # a candidate is worth its F1 to this power: what is nearly right teaches, too, and what is right most
 DEMONSTRATIONS = 4
@@ -154,20 +156,46 @@ def lines(path: Path) -> list[dict]:  # type: ignore[type-arg]
 
 
 def learn_features(rows: Sequence[Row]) -> dict[str, float]:
-    """Learn by which features a right candidate is told from the others of its question."""
+    """Learn by which features alone a right candidate is told from the others of its question."""
     rows = [row for row in rows if any(row.worth)]
     return learn(
         [[one.features for one in row.found] for row in rows], [value for row in rows for value in row.worth], PENALTY
     )
 
 
-def learn_model(reads: Sequence[Read], reading: str) -> dict[str, float]:
-    """Learn what the prior and what the language model says count beside each other."""
-    pairs = [(read, ranked(read, reading)) for read in reads]
-    values = [[worth(one.candidate.text, read.row.answers) for one in found] for read, found in pairs]
-    some = [place for place, row in enumerate(values) if any(row)]
-    told = [[one.told for one in pairs[place][1]] for place in some]
-    return learn(told, [value for place in some for value in values[place]], 0.1)
+def learn_choice(reads: Sequence[Read]) -> dict[str, float]:
+    """Learn by which features, and by what of the language model says, the best of the candidates is chosen that it has seen."""
+    return learn_ranked(
+        [
+            (read, one.candidate.text, {**one.candidate.features, **{name: one.told[name] for name in SAID}})
+            for read in reads
+            for one in read.spans
+        ],
+        CHOICE_PENALTY,
+    )
+
+
+def learn_agreement(reads: Sequence[Read], choice: Mapping[str, float]) -> dict[str, float]:
+    """Learn what the score of a span counts beside what the model wrote."""
+    weights = SpanWeights({}, dict(choice))
+    rows = []
+    for read in reads:
+        for one in read.both:
+            score = weights.total("span", one.candidate.features, one.told)
+            told = {name: value for name, value in one.told.items() if "written" in name}
+            rows.append((read, one.candidate.text, {"span": score, **told}))
+    return learn_ranked(rows, 0.1)
+
+
+def learn_ranked(rows: Sequence[tuple[Read, str, Mapping[str, float]]], penalty: float) -> dict[str, float]:
+    """Learn from the candidates of questions that the right one is among."""
+    groups: dict[int, list[tuple[float, Mapping[str, float]]]] = {}
+    for read, text, told in rows:
+        groups.setdefault(id(read), []).append((worth(text, read.row.answers), told))
+    some = [group for group in groups.values() if any(value for value, _ in group)]
+    return learn(
+        [[told for _, told in group] for group in some], [value for group in some for value, _ in group], penalty
+    )
 
 
 def ranked(read: Read, reading: str) -> Sequence[Ranked]:
@@ -226,8 +254,7 @@ def matrix_of(rows: Sequence[Mapping[str, float]], names: Mapping[str, int]) -> 
 
 def read_all(model: LanguageModel, features: Mapping[str, float], rows: Sequence[Row]) -> list[Read]:
     """Have the model say all that any reader asks of it."""
-    first = {"prior": 1.0, "log-probability": 1.0}
-    weights = SpanWeights(dict(features), {"span": first, "agreement": first})
+    weights = SpanWeights(dict(features), {})
     settings = {"demonstrations": DEMONSTRATIONS}
     free, grammar = Reader(model, **settings), GrammarReader(model, **settings)
     spans, both = (kind(model, weights=weights, **settings) for kind in (SpanReader, AgreementReader))
@@ -260,7 +287,10 @@ def answers(reads: Sequence[Read], reading: str, weights: SpanWeights) -> list[T
         if reading == "grammar":
             told.append(Told(read.beam[0].text, certainty_of_beam(question, entries, read.beam)))
             continue
-        found = [one._replace(score=weights.total(reading, one.told)) for one in ranked(read, reading)]  # type: ignore[arg-type]
+        found = [
+            one._replace(score=weights.total(reading, one.candidate.features, one.told))  # type: ignore[arg-type]
+            for one in ranked(read, reading)
+        ]
         found.sort(key=lambda one: -one.score)
         told.append(
             Told(found[0].candidate.text, certainty_of(question, entries, found))
@@ -324,7 +354,8 @@ def main() -> None:
     sure: dict[tuple[str, str, str], Floats] = {}
     for name in gold:
         weights = learned(seen, [other for other in learned_from if other != name])
-        print(f"  {name}: {weights.model}, {weights.certainty}")
+        said = {part: weights.choice.get(part) for part in SAID}
+        print(f"  {name}: {said}, {weights.agreement}, {weights.certainty}")
         for kind, of in seen:
             if of == name:
                 for reading in READINGS:
@@ -345,7 +376,7 @@ def main() -> None:
         )
         path = Path(shipped.__file__).with_name("weights.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(final), indent=1) + b"\n")
-        print(f"{len(final.features)} weights of features written to {path}")
+        print(f"{len(final.candidates)} and {len(final.choice)} weights written to {path}")
 
 
 def learned(
@@ -353,9 +384,8 @@ def learned(
 ) -> SpanWeights:
     """Learn from sets what counts beside what the model says, and how likely answers are right."""
     reads = [read for name in names for read in seen["gold", name]]
-    weights = SpanWeights(
-        features or {}, {"span": learn_model(reads, "span"), "agreement": learn_model(reads, "agreement")}
-    )
+    choice = learn_choice(reads)
+    weights = SpanWeights(features or {}, choice, learn_agreement(reads, choice))
     both = [read for kind in ("gold", "absent") for name in names for read in seen[kind, name]]
     certainty = {}
     for reading in CHOOSING:

@@ -129,10 +129,10 @@ def test_what_is_written_speaks_for_the_span_that_says_the_same() -> None:
 
 
 def test_what_is_written_and_stands_nowhere_is_a_candidate_without_a_place() -> None:
-    sure = SpanWeights({}, {"agreement": {"written": 5.0}})
+    sure = SpanWeights({}, {}, {"written": 5.0})
     (reading,) = AgreementReader(Knowing(writes="Volta"), weights=sure).read([QUESTION], [EVIDENCE])
     assert (reading.text, reading.places) == ("Volta", ())
-    unsure = SpanWeights({}, {"agreement": {"written": 5.0, "written, and no candidate": -9.0}})
+    unsure = SpanWeights({}, {}, {"written": 5.0, "written, and no candidate": -9.0})
     (reading,) = AgreementReader(Knowing(writes="Volta"), weights=unsure).read([QUESTION], [EVIDENCE])
     assert reading.text != "Volta"
     (reading,) = AgreementReader(Knowing(writes=""), weights=sure).read([QUESTION], [EVIDENCE])

@@ -23,7 +23,7 @@ class AgreementReader(SpanReader):
         self, questions: Sequence[str], entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]
     ) -> list[list[Ranked]]:
         """Score the likeliest candidates of every question, and what the model writes to it; the best first."""
-        chosen = [self.candidates(question, shown) for question, shown in zip(questions, entries, strict=True)]
+        chosen = self.candidates(questions, entries, prompts)
         scored = self._scored(chosen, prompts)  # first, since it leaves the prompts in memory
         completions = self.model.generate(prompts, max_tokens=self._max_tokens, stop=("\n",)) if prompts else []
         added = [
@@ -48,7 +48,7 @@ class AgreementReader(SpanReader):
             return []
         for found in candidates(question, entries):
             if normalise_answer(found.text) == form:
-                return [(found, {**told, "prior": self._weights.prior(found.features)})]
-        # It is as likely beforehand as the least of those that were chosen.
-        prior = min((known["prior"] for _, known in scored), default=0.0)
-        return [(Scored(text, {}, ()), {**told, "prior": prior, "written, and no candidate": 1.0})]
+                return [(found, told)]
+        # By features it is as likely as the least of those that were chosen.
+        least = scored[-1][0].features if scored else {}
+        return [(Scored(text, least, ()), {**told, "written, and no candidate": 1.0})]

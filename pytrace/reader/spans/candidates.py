@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pytrace.documents import split_sentences
 from pytrace.documents.passages import TITLE_SEPARATOR
-from pytrace.reader.spans.words import Word, words
+from pytrace.reader.spans.words import COUNTRIES, HONORIFICS, Word, words
 
 MOST_WORDS = 10
 """Of an answer."""
@@ -22,6 +22,10 @@ _PLAIN_TITLE = re.compile(r"(.+?)\s*(?:\(|, )")
 _LOOSE = frozenset(("article", "auxiliary", "pronoun", "preposition", "of", "and", "mark"))
 _NOT_WITHIN = frozenset(("auxiliary", "pronoun"))
 _CLOSING = frozenset(".;:(")
+_CURRENCIES = frozenset("$€£¥")
+_APPROXIMATELY = frozenset(("about", "around", "over", "under", "nearly", "almost", "approximately"))
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^“”]+)”|«([^«»]+)»|``([^`']+)(?:''|``)")
+_POSSESSIVE = re.compile(r"['’]s$")
 SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 """Letters of scripts that put no space between words."""
 _ENGLISH_SHARE = 0.08  # of the words of an English text are articles, prepositions and their like, at least
@@ -77,6 +81,12 @@ def _sentences(number: int, entry: str) -> Iterator[Sentence]:
         yield Sentence(number, found, stated, words(stated)[:_LONGEST], is_title=False)
 
 
+def opening_of(text: str) -> str:
+    """Return the word that a text begins with; its first character where a script has no spaces."""
+    found = words(text)
+    return text[: found[0].end] if found and not SPACELESS.match(text) else text[:1]
+
+
 def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Find the stretches that may be an answer, in the order in which they begin."""
     prose = [word for sentence in sentences if not sentence.is_title for word in sentence.words]
@@ -88,6 +98,8 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
         elif english:
             yield from _phrases(number, sentence)
             yield from _enumerations(number, sentence)
+            yield from _quotations(number, sentence)
+            yield from _parts_of_origins(number, sentence)
         else:
             yield from _stretches(number, sentence)
 
@@ -105,20 +117,21 @@ def _titles(number: int, sentence: Sentence) -> Iterator[Span]:
 
 
 def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
-    """Yield stretches of English that cut no name in two and begin and end with a word that carries content."""
+    """Yield stretches of English that cut no name in two (titles and owners before it are no part of it) and begin and end with a word that carries content."""
     found = sentence.words
     for first, opening in enumerate(found):
         before = found[first - 1].kind if first else None
-        if (opening.kind in _LOOSE and opening.text not in "$€£") or opening.text == "born":
+        if (opening.kind in _LOOSE and not _is_quantity(found, first)) or opening.text == "born":
             continue
-        if opening.kind == "name" and before == "name":
+        if opening.kind == before == "name" and not _may_begin_a_name(found, first):
             continue
         for last in range(first, min(first + MOST_WORDS, len(found))):
             closing = found[last]
             if closing.kind in _NOT_WITHIN or closing.text in _CLOSING:
                 break
             after = found[last + 1].kind if last + 1 < len(found) else None
-            if closing.kind in _LOOSE or (closing.kind == "name" and after == "name"):
+            within_a_name = closing.kind == "name" and after == "name" and not _may_end_a_name(found, last)
+            if closing.kind in _LOOSE or within_a_name:
                 continue
             if (
                 after == "word"
@@ -128,6 +141,46 @@ def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
             ):
                 continue
             yield _span(number, sentence, first, last + 1)
+
+
+def _is_quantity(found: Sequence[Word], first: int) -> bool:
+    """Whether a number begins at a word: "$40", "about 40"."""
+    text, behind = found[first].text, found[first + 1 : first + 2]
+    if text in _CURRENCIES:
+        return True
+    return text.lower() in _APPROXIMATELY and any(one.kind == "number" or one.text in _CURRENCIES for one in behind)
+
+
+def _may_begin_a_name(found: Sequence[Word], first: int) -> bool:
+    """Whether a name may begin behind a capitalised word: "King Olav", "Mozart's Requiem", "Danish World Cup"."""
+    return found[first - 1].text.lower().rstrip(".") in HONORIFICS or _may_end_a_name(found, first - 1)
+
+
+def _may_end_a_name(found: Sequence[Word], last: int) -> bool:
+    """Whether a name may end before another capitalised word: "Mozart's Requiem", "Danish World Cup"."""
+    if _POSSESSIVE.search(found[last].text) is not None:
+        return True
+    return found[last].text.lower() in COUNTRIES and (last == 0 or found[last - 1].kind != "name")
+
+
+def _quotations(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield what stands in quotation marks, whatever its words are."""
+    for match in _QUOTED.finditer(sentence.text):
+        start, end = match.span(match.lastindex or 0)
+        inside = [place for place, word in enumerate(sentence.words) if start <= word.start and word.end <= end]
+        if 0 < len(inside) <= MOST_WORDS:
+            yield _span(number, sentence, inside[0], inside[-1] + 1)
+
+
+def _parts_of_origins(number: int, sentence: Sentence) -> Iterator[Span]:
+    """Yield the countries that a hyphen ties: "French-American"."""
+    for first, word in enumerate(sentence.words):
+        parts = word.text.split("-")
+        if len(parts) > 1 and all(part.lower() in COUNTRIES for part in parts):
+            at = sentence.start + word.start
+            for part in parts:
+                yield Span(number, first, first + 1, at, at + len(part))
+                at += len(part) + 1
 
 
 def _enumerations(number: int, sentence: Sentence) -> Iterator[Span]:
@@ -164,6 +217,10 @@ def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
 
 
 def _span(number: int, sentence: Sentence, first: int, last: int) -> Span:
-    return Span(
-        number, first, last, sentence.start + sentence.words[first].start, sentence.start + sentence.words[last - 1].end
-    )
+    """Return a span from a word up to before another; of the last, the ending that says whose the next is stays outside."""
+    found = sentence.words
+    end = found[last - 1].end
+    if last < len(found) and (found[last].kind in ("name", "word", "number") or found[last].text in '"“«`'):
+        ending = _POSSESSIVE.search(found[last - 1].text)
+        end -= len(ending[0]) if ending is not None and ending.start() else 0
+    return Span(number, first, last, sentence.start + found[first].start, sentence.start + end)

@@ -125,6 +125,7 @@ class _View:
             f"repeats the question {repeated}, choice {asked.choice}": 1,
             f"about a title asked for {self._asked_about[entry]}, any {any(self._asked_about)}": 1,
             "words of the question": 0.0 if repeated else sum(shared[span.first : span.last]) / max(len(inside), 1),
+            f"repeats in part {not repeated and 2 * sum(shared[span.first : span.last]) >= len(inside)}, {shape}": 1,
             "entries with it": sum(f" {form} " in text for text in self._texts) / len(self._texts),
         }
         features[f"asks for several {asked.several}, lists several {any(word.kind == 'and' for word in inside)}"] = 1
@@ -207,14 +208,15 @@ def _edge(word: Word) -> str:
 
 
 def shape_of(found: Sequence[Word]) -> str:
-    """Return what a span looks like: a date, a year, a number, a name, where it comes from, or words."""
+    """Return what a span looks like: a date, a day or a month of one, a year, a number, a name, where it comes from, or words."""
     texts = [word.text for word in found]
     if not texts:
         return "part"
     digits = [text[0].isdigit() for text in texts]
     capitals = [text[0].isupper() for text in texts]
     if any(digits) and any(text.lower() in MONTHS and text[0].isupper() for text in texts):
-        return "date"
+        dated = any(_YEAR.fullmatch(text) for text in texts)
+        return "day" if not dated else "date" if sum(digits) > 1 else "month"
     if len(texts) == 1 and _YEAR.fullmatch(texts[0]):
         return "year"
     if digits[0]:

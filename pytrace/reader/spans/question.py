@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from pytrace.reader.spans.words import LISTS, Word, content_stems, stem, words
 
-AnswerKind = Literal["person", "date", "place", "number", "origin", "yes-no", "other"]
+AnswerKind = Literal["person", "date", "year", "place", "number", "origin", "sort", "yes-no", "other"]
 
 _ASKING = re.compile(r"\b(who|whom|whose|when|where|how (?:many|much|old|long)|how|which|what|why)\b")
 _BY_WORD: dict[str, AnswerKind] = {
@@ -27,11 +27,13 @@ _BY_HEAD: dict[str, AnswerKind] = {
         ("person", LISTS.people),
         ("place", LISTS.places),
         ("date", LISTS.dates),
+        ("year", "year"),
         ("number", LISTS.numbers),
         ("origin", LISTS.origins),
     )
     for word in listed.split()
 }
+_SORTS = frozenset(LISTS.sorts.split())
 _DATED = re.compile(r"\bdate of\b|\bbirthday\b")
 _SEVERAL = re.compile(
     r"\b(?:who|what|which)(?: of the [\w\s]{1,40}?)? (?:are|were)\b|\b(?:which|what|whose) (?:two|three|four|five|six|seven|\d)\b|"
@@ -70,24 +72,39 @@ def read_question(question: str) -> Asked:
     lower = question.lower()
     choice = _CHOICE.search(lower) is not None
     asking = _ASKING.search(lower)
-    opens = next((word for word in found if word.kind != "mark"), None)
-    if opens is not None and opens.kind == "auxiliary" and not choice:
+    if not choice and any(word.kind == "auxiliary" for word in _openings(found)):
         return Asked("yes-no", "", choice, stems)
     head = ""
-    if asking is not None and asking[1] in ("which", "what"):
-        head = _head([word for word in found if word.start >= asking.end()])
+    if asking is not None and asking[1] in ("which", "what", "how many", "how much"):
+        behind = [word for word in found if word.start >= asking.end()]
+        head = _head(behind)
     kind = _BY_WORD.get(asking[1], "other") if asking is not None else "other"
     if kind == "other":
         kind = _BY_HEAD.get(head.lower(), "other")
+    if head.lower() in _SORTS:  # "what type of boat"
+        kind, head = "sort", _head(behind[1 + [word.text for word in behind].index(head) :])
     if _DATED.search(lower):
         kind = "date"
     return Asked(kind, stem(head), choice, stems, _SEVERAL.search(lower) is not None)
 
 
+def _openings(found: list[Word]) -> list[Word]:
+    """Return the words that the sentences of a question begin with."""
+    openings = []
+    begins = True
+    for word in found:
+        if word.kind != "mark":
+            openings += [word] if begins else []
+            begins = False
+        elif word.text in ".?!":
+            begins = True
+    return openings
+
+
 def _head(found: list[Word]) -> str:
     """Return the noun that "which" or "what" asks for: the last of those behind it, or behind "is the"."""
     start = 0
-    while start < len(found) and found[start].kind in ("auxiliary", "article"):
+    while start < len(found) and found[start].kind in ("auxiliary", "article", "of"):
         start += 1
     end = start
     while end < len(found) and found[end].kind not in _ENDS and found[end].kind not in ("verb", "of", "and"):

@@ -18,22 +18,27 @@ _BY_SHARE = {"log-odds": 1.0}  # of what no other certainty was learned: its sha
 
 
 class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Weights of the features by which candidates are chosen; of what the language model says of those; of what tells that one is right.
+    """Weights by which the candidates are taken that the language model is asked about, and by which the best of these is chosen.
 
-    The last two by how answers are read. A feature without a weight counts nothing.
+    `candidates` weighs features, `choice` features and what the model says of a candidate, `agreement` that score ("span") and what tells
+    of the model's own answer, `certainty` what tells that an answer is right, by how answers are read. What has no weight counts nothing.
     """
 
-    features: dict[str, float]
-    model: dict[Literal["span", "agreement"], dict[str, float]]
+    candidates: dict[str, float]
+    choice: dict[str, float]
+    agreement: dict[str, float] = {}
     certainty: dict[ChoosingName, dict[str, float]] = {}
 
     def prior(self, features: Mapping[str, float]) -> float:
         """Return the score of a candidate before the language model has seen it."""
-        return _weighed(self.features, features)
+        return _weighed(self.candidates, features)
 
-    def total(self, reading: Literal["span", "agreement"], told: Mapping[str, float]) -> float:
-        """Return the score of a candidate by its prior and what the model says of it (`told`)."""
-        return _weighed(self.model[reading], told)
+    def total(
+        self, reading: Literal["span", "agreement"], features: Mapping[str, float], told: Mapping[str, float]
+    ) -> float:
+        """Return the score of a candidate by its features and what the model says of it (`told`)."""
+        score = _weighed(self.choice, features) + _weighed(self.choice, told)
+        return score if reading == "span" else _weighed(self.agreement, {**told, "span": score})
 
     def probability(self, reading: ChoosingName, certainty: Mapping[str, float]) -> float:
         """Return how likely an answer is right, by what `pytrace.reader.certainty` tells."""

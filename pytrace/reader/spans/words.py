@@ -44,11 +44,24 @@ class _Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     numbers: str
     origins: str
     months: str
+    sorts: str
+    families: list[str]
+    honorifics: str
     roles: dict[str, str]
 
 
 LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=_Lists)
 MONTHS = {name: number for number, name in enumerate(LISTS.months.split(), 1)}
+HONORIFICS = frozenset((LISTS.honorifics + " " + LISTS.people).split())
+"""Words before a person's name that are no part of it, in lower case."""
+COUNTRIES = {
+    form: country
+    for country, forms in msgspec.json.decode(
+        resources.files(__package__).joinpath("countries.json").read_bytes(), type=dict[str, list[str]]
+    ).items()
+    for form in (country, *forms)
+}
+"""Countries by their names and by what comes from them, in lower case."""
 _FUNCTION = function_words()
 _ARTICLES = frozenset(("a", "an", "the"))
 _ASKING = frozenset(
@@ -85,6 +98,8 @@ def words(text: str) -> list[Word]:
         kept = _INITIALS if end == last else _ABBREVIATED
         if len(word) > 1 and word[-1] == "." and not kept.fullmatch(word):
             found += [Word(word[:-1], start, end - 1, _kind(word[:-1])), Word(".", end - 1, end, "mark")]
+        elif word == "I" and found and found[-1].kind == "name":  # a number: "Richard I"
+            found.append(Word(word, start, end, "name"))
         else:
             found.append(Word(word, start, end, _kind(word)))
     return found
@@ -112,12 +127,20 @@ def _kind(word: str) -> Kind:
 
 
 def stem(word: str) -> str:
-    """Return a word in lower case without an English ending."""
+    """Return a word in lower case without an English ending; of a family of words ("die", "died", "death") the first."""
+    bare = _bare(word)
+    return _FAMILIES.get(bare, bare)
+
+
+def _bare(word: str) -> str:
     word = word.lower().rstrip(".'’")
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
             return word[: -len(ending)]
     return word
+
+
+_FAMILIES = {_bare(word): family.split()[0] for family in LISTS.families for word in family.split()}
 
 
 def content_stems(found: Sequence[Word]) -> frozenset[str]:

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import resources
-
-import msgspec
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.comparison import Entry, asked_about, holder_of, role_of
-from pytrace.reader.spans.words import content_stems, words
+from pytrace.reader.spans.words import COUNTRIES, content_stems, words
 
 _SAME = re.compile(r"\b(?:same|share)\b")
 _ORIGIN = re.compile(r"\b(?:country|countries|nation|nationality|nationalities|citizenship)\b")
 # Of the question, and no part of what is asked of the two.
 _ASKING = frozenset(("both", "same", "share", "two", "either"))
-_COUNTRIES = {
-    form: country
-    for country, forms in msgspec.json.decode(
-        resources.files(__package__).joinpath("countries.json").read_bytes(), type=dict[str, list[str]]
-    ).items()
-    for form in (country, *forms)
-}
 _COUNTRY = re.compile(
-    rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(_COUNTRIES, key=len, reverse=True)))})(?!\w)", re.IGNORECASE
+    rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(COUNTRIES, key=len, reverse=True)))})(?!\w)", re.IGNORECASE
 )
 _FIRST = 2  # sentences that tell what something is and where it comes from
 
@@ -70,7 +60,7 @@ def _countries(entry: Entry) -> list[str]:
     title = normalise_answer(entry.title)
     told = " ".join(entry.sentences[:_FIRST])
     return [
-        _COUNTRIES[match[0].lower()]
+        COUNTRIES[match[0].lower()]
         for match in _COUNTRY.finditer(told)
         if match[0][0].isupper() and match[0].lower() not in title
     ]
