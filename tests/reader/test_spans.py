@@ -24,7 +24,7 @@ from pytrace.reader.spans.features import candidates, shape_of
 from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.reader import MOST_CANDIDATES, MOST_OPENINGS, MOST_TOKENS, SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights
-from pytrace.reader.spans.words import words
+from pytrace.reader.spans.words import stem, words
 from pytrace.reader.spans.yes_no import yes_features
 from pytrace.records import AnswerPlace, Chain, Document, Evidence, Origin, Triple
 
@@ -133,6 +133,8 @@ def test_texts_of_any_shape_are_read_in_bounded_time() -> None:
         "«" + "1," * 5000,
         "[" * 4000,
         "<a; b; " * 2000,
+        "`` a" + " " * 20_000,
+        "“" * 5000 + "`` a " * 2000 + "French-" * 3000,
     ):
         assert isinstance(candidates("Who is A?", [text]), list)
     assert candidates("", []) == []
@@ -161,6 +163,13 @@ def test_texts_of_any_shape_are_read_in_bounded_time() -> None:
 )
 def test_what_a_question_asks_for(question: str, kind: str, head: str) -> None:
     assert read_question(question)[:2] == (kind, head)
+
+
+def test_words_of_a_family_have_one_stem() -> None:
+    assert {stem(word) for word in ("die", "died", "Death")} == {"die"}
+    assert {stem(word) for word in ("writes", "written", "wrote", "author's")} == {"write"}
+    assert stem("produced") == stem("producers") == "produce"
+    assert stem("rivers") == stem("river") == "river"
 
 
 @pytest.mark.parametrize(

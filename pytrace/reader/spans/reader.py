@@ -66,7 +66,7 @@ class SpanReader(ChoosingReader):
     def rank(
         self, questions: Sequence[str], entries: Sequence[Sequence[str]], prompts: Sequence[Prompt]
     ) -> list[list[Ranked]]:
-        """Score the likeliest candidates of every question, all in one call; the best first."""
+        """Score the likeliest candidates of every question, all of one step in one call; the best first."""
         return [self._ranked(some) for some in self._scored(self.candidates(questions, entries, prompts), prompts)]
 
     def candidates(

@@ -140,7 +140,12 @@ def _bare(word: str) -> str:
     return word
 
 
-_FAMILIES = {_bare(word): family.split()[0] for family in LISTS.families for word in family.split()}
+_FAMILIES = {
+    form: family.split()[0]
+    for family in LISTS.families
+    for word in family.split()
+    for form in (word, _bare(word), word.removesuffix("e"))  # of "produced" "produc" is left
+}
 
 
 def content_stems(found: Sequence[Word]) -> frozenset[str]:
