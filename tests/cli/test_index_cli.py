@@ -220,7 +220,7 @@ def test_many_questions_are_asked_in_one_batch(
         assert [one["question"] for one in told] == [QUESTION, "Which town was founded by the crown?"]
     (tmp_path / "plain.txt").write_text(f"{QUESTION}\n")
     monkeypatch.setattr("pytrace.engine.loading.Engine.model", ScriptedModel(["Tobias Rook"]))
-    shown = run("ask", "--questions", tmp_path / "plain.txt", "--index", index, "--method", "rag")[1]
+    shown = run("ask", "--questions", tmp_path / "plain.txt", "--index", index, "--method", "rag:reading=free")[1]
     assert shown.startswith(f"Question: {QUESTION}\nAnswer: Tobias Rook\n")
 
 

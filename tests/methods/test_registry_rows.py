@@ -166,7 +166,7 @@ def test_selection_by_the_encoder_alone_never_loads_a_language_model(method: str
 
 def test_another_model_may_read() -> None:
     selector, reader = ScriptedModel(["Togo"]), ScriptedModel(["Ghana"])
-    made = make_method("trace", selector, HashEncoder, "tiny", reader=reader)
+    made = make_method("trace:reading=free", selector, HashEncoder, "tiny", reader=reader)
     (answer,) = made.answer(["In which country is Ada Foah?"], [DOCUMENTS])
     assert answer.text == "Ghana"
     assert answer.usage["read"].calls == reader.usage.calls == 1
