@@ -1,4 +1,4 @@
-"""What a question asks for: a person, a date, a place, a number, one of two, or yes or no; by its words."""
+"""What a question asks for: a person, a date, a place, a number, a sort of thing, one of two, or yes or no; by its words."""
 
 from __future__ import annotations
 
