@@ -16,6 +16,8 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytrace.documents import ReadReport
     from pytrace.engine.corpus import Corpus
     from pytrace.methods.catalog import MethodName
@@ -122,7 +124,8 @@ class Ask(Command):
         asked_for = [question for question in questions if question is not None]
         report = ReadReport()
         by_texts, least = self._judged_by_texts(), self.min_confidence
-        corpus = self._corpus(method, report)
+        local = not by_texts and not self.models.asks_servers
+        corpus = self._corpus(method, report, at_first=self.models.preload if local else lambda: None)
         common.print_skipped(report, _NAMED)
         asked = (
             judge_all(asked_for, corpus, models=self.models, checker=self.checker, where=self.reading.get("where", ()))
@@ -171,14 +174,16 @@ class Ask(Command):
         others = (self.method, self.knowledge.kb, self.sentence_index)
         return self.claim and has_texts and others == (None, None, None)
 
-    def _corpus(self, method: MethodName, report: ReadReport) -> Corpus:
-        """Return what is asked: an index, or the documents that are read now."""
+    def _corpus(self, method: MethodName, report: ReadReport, *, at_first: Callable[[], None]) -> Corpus:
+        """Return what is asked: an index, or the documents that are read now; `at_first` is called once there is something."""
         from pytrace.engine.asking import read_corpus
         from pytrace.engine.corpus import Corpus
 
         if self.index is not None:
-            return Corpus.open(self.index)
+            corpus = Corpus.open(self.index)
+            at_first()
+            return corpus
         # An index of sentences that is there already needs no documents.
         if self.docs is None and self.sentence_index is not None:
             return Corpus(())
-        return Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, **self.reading))
+        return Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, at_first=at_first, **self.reading))

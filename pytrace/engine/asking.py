@@ -40,18 +40,28 @@ def read_corpus(
     *,
     needed: MethodName,
     report: ReadReport | None = None,
+    at_first: Callable[[], object] = lambda: None,
     **options: Unpack[ReadOptions],
 ) -> list[Document]:
-    """Read the documents that a method needs, as `read_documents` does, or those of a graph that match the filters."""
+    """Read the documents that a method needs, as `read_documents` does, or those of a graph that match the filters.
+
+    `at_first` is called once there is a document.
+    """
     from pytrace.documents import read_documents
     from pytrace.documents.filters import matches, parse_filters
     from pytrace.methods.catalog import METHODS
     from pytrace.triples.graph import TripleStore
 
     if docs is not None:
-        return list(read_documents(docs, report=report, **options))
+        documents: list[Document] = []
+        for document in read_documents(docs, report=report, **options):
+            if not documents:
+                at_first()
+            documents.append(document)
+        return documents
     if kg is not None:
         with TripleStore.open(kg, mode="read") as graph:
+            at_first()
             filters = parse_filters(options.get("where", ()))
             return [document for document in graph.documents() if matches(document, filters)]
     if "documents" not in METHODS[needed.name].needs:

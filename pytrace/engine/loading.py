@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 # From about this size on the encoder, no longer the reader, is what limits the answers.
 _LARGE = 1_000_000_000
+# Who asks for an encoder while a thread loads it waits for that.
+_ENCODERS = threading.RLock()
 
 
 @dataclass
@@ -85,18 +89,36 @@ class Engine:
         """The name by which methods have settings for the language model: the catalog's where the file's content is known."""
         return settings_name(self.llm)
 
+    def preload(self) -> None:
+        """Load the encoder and the model that reads answers in the background, while the caller reads documents.
+
+        What cannot be loaded is told where it is first used.
+        """
+        reader = self.model if self.reader is None else self.reader
+
+        def load(get: Callable[[], object]) -> None:
+            with suppress(Exception):
+                get()
+
+        for get in (lambda: self.encoder, lambda: reader.context_tokens):
+            threading.Thread(target=load, args=(get,), name="loading models").start()
+
     @functools.cached_property
     def encoder(self) -> Encoder:
         """The encoder."""
-        return load_encoder(
-            self.encoder_name,
-            self.encoder_settings,
-            device=self.device,
-            threads=self.threads,
-            gpu_layers=self.gpu_layers,
-            cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
-            server=self._server,
-        )
+        with _ENCODERS:
+            if "encoder" not in vars(self):
+                vars(self)["encoder"] = load_encoder(
+                    self.encoder_name,
+                    self.encoder_settings,
+                    device=self.device,
+                    threads=self.threads,
+                    gpu_layers=self.gpu_layers,
+                    cache_directory=self.vector_cache or None,  # an empty PYTRACE_VECTOR_CACHE stands for none
+                    server=self._server,
+                )
+            encoder: Encoder = vars(self)["encoder"]
+            return encoder
 
     @functools.cached_property
     def cross_encoder(self) -> CrossEncoder:

@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -86,6 +87,45 @@ def test_from_a_larger_corpus_the_nearest_documents_are_read() -> None:
     many = [pytrace.Document(str(n), f"Bread {n}", ("It is baked.",)) for n in range(40)]
     answer = scripted("Accra").ask("What is baked?", many, method="rag")
     assert len(answer.evidence.document_ids) == 20
+
+
+def test_models_are_loaded_once_while_something_else_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def encoder(*_: object, **__: object) -> HashEncoder:
+        loaded.append("encoder")
+        begun.set()
+        assert may_go_on.wait(10)
+        return HashEncoder()
+
+    def model(*_: object) -> ScriptedModel:
+        loaded.append("model")
+        return ScriptedModel(["Accra"])
+
+    monkeypatch.setattr(loading, "load_encoder", encoder)
+    monkeypatch.setattr(loading.Engine, "_load_model", model)
+    engine = pytrace.Engine()
+    engine.preload()
+    assert begun.wait(10)
+    threading.Timer(0.05, may_go_on.set).start()  # who asks meanwhile waits
+    assert engine.encoder.dimension == HashEncoder().dimension
+    assert engine.ask(QUESTION, DOCUMENTS, method="rag").text == "Accra"
+    assert sorted(loaded) == ["encoder", "model"]
+
+
+def test_a_model_that_cannot_be_loaded_is_told_where_it_is_used(tmp_path: Path) -> None:
+    before = threading.active_count()
+    engine = pytrace.load(str(tmp_path / "missing.gguf"), encoder=str(tmp_path / "missing"))
+    engine.preload()
+    for thread in threading.enumerate():
+        if thread.name == "loading models":
+            thread.join()
+    assert threading.active_count() == before
+    with pytest.raises(ModelFileError, match=r"missing\.gguf"):
+        engine.model.count_tokens("a")
+    with pytest.raises(InputError, match="missing"):
+        _ = engine.encoder
 
 
 def test_reasoning_is_certified_against_a_file_of_facts(tmp_path: Path) -> None:

@@ -96,6 +96,14 @@ def test_names_begin_behind_titles_and_owners_and_end_before_what_is_owned() -> 
     assert not {"Richard", "Cup", "Mozart's", "Reed", "about"} & found
 
 
+def test_dates_begin_behind_capitals_and_have_shortened_months() -> None:
+    found = set(
+        texts_of(["[A song] Recorded August 16, 1967 in Accra. It came out on Sept. 10, 1968, in a shop of the town."])
+    )
+    assert {"August 16, 1967", "Sept. 10, 1968"} <= found
+    assert shape_of(words("Sept. 10, 1968")) == shape_of(words("10 Dec 1968")) == "date"
+
+
 @pytest.mark.parametrize(
     "entry",
     ["<Ada Foah; located in; Greater Accra Region>", "[Ada Foah] It has 3 churches.", "A plain text of Tema.", ""],
@@ -156,6 +164,7 @@ def test_texts_of_any_shape_are_read_in_bounded_time() -> None:
         ("Is it so or not?", "yes-no", ""),
         ("Bo Ek has a boat. Does Ann Reed also have one?", "yes-no", ""),
         ("What type of boat does he own?", "sort", "boat"),
+        ("What genre is the album?", "sort", "genre"),
         ("In what year did it open?", "year", "year"),
         ("How many large rooms are there?", "number", "room"),
         ("", "other", ""),
@@ -224,6 +233,7 @@ def test_which_of_two_by_their_dates(question: str, chosen: int | None) -> None:
         ("Bo (née Ek (of Lund); 1899 – 1980) was.", (1899, 0, 0), (1980, 0, 0)),
         ("Bo (died 1980) was a man.", None, (1980, 0, 0)),
         ("Bo was born in Lund in May 1899. He died on 9 June 1980.", (1899, 5, 0), (1980, 6, 9)),
+        ("Bo (born 12 Sept. 1899; died Jan. 5, 1980) was.", (1899, 9, 12), (1980, 1, 5)),
         ("Bo is a film of 1931.", None, None),
         ("", None, None),
     ],

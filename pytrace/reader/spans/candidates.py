@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pytrace.documents import split_sentences
 from pytrace.documents.passages import TITLE_SEPARATOR
-from pytrace.reader.spans.words import COUNTRIES, HONORIFICS, Word, words
+from pytrace.reader.spans.words import COUNTRIES, HONORIFICS, MONTHS, Word, words
 
 MOST_WORDS = 10
 """Of an answer."""
@@ -152,7 +152,10 @@ def _is_quantity(found: Sequence[Word], first: int) -> bool:
 
 
 def _may_begin_a_name(found: Sequence[Word], first: int) -> bool:
-    """Whether a name may begin behind a capitalised word: "King Olav", "Mozart's Requiem", "Danish World Cup"."""
+    """Whether a name or a date may begin behind a capitalised word: "King Olav", "Mozart's Requiem", "Recorded May 5"."""
+    is_month = found[first].text.lower().rstrip(".") in MONTHS
+    if is_month and any(word.kind == "number" for word in found[first + 1 : first + 2]):
+        return True
     return found[first - 1].text.lower().rstrip(".") in HONORIFICS or _may_end_a_name(found, first - 1)
 
 

@@ -11,8 +11,8 @@ from pytrace.reader.spans.words import LISTS, MONTHS
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _DATE = re.compile(
-    rf"(?:(?P<day>\d{{1,2}})\s+(?P<month>{_MONTH}),?\s+|(?P<month_first>{_MONTH})\s+(?P<day_second>\d{{1,2}}),?\s+|"
-    rf"(?P<month_alone>{_MONTH}),?\s+)?(?P<year>1\d{{3}}|20\d{{2}})(?!\d)",
+    rf"(?:(?P<day>\d{{1,2}})\s+(?P<month>{_MONTH})\.?,?\s+|\b(?P<month_first>{_MONTH})\.?\s+(?P<day_second>\d{{1,2}}),?\s+|"
+    rf"\b(?P<month_alone>{_MONTH})\.?,?\s+)?(?P<year>1\d{{3}}|20\d{{2}})(?!\d)",
     re.IGNORECASE,
 )
 _EARLIEST = re.compile(r"\b(?:first|earlier|earliest|older|oldest|before)\b")

@@ -214,7 +214,7 @@ def shape_of(found: Sequence[Word]) -> str:
         return "part"
     digits = [text[0].isdigit() for text in texts]
     capitals = [text[0].isupper() for text in texts]
-    if any(digits) and any(text.lower() in MONTHS and text[0].isupper() for text in texts):
+    if any(digits) and any(text.lower().rstrip(".") in MONTHS and text[0].isupper() for text in texts):
         dated = any(_YEAR.fullmatch(text) for text in texts)
         return "day" if not dated else "date" if sum(digits) > 1 else "month"
     if len(texts) == 1 and _YEAR.fullmatch(texts[0]):

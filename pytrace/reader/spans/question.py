@@ -81,8 +81,11 @@ def read_question(question: str) -> Asked:
     kind = _BY_WORD.get(asking[1], "other") if asking is not None else "other"
     if kind == "other":
         kind = _BY_HEAD.get(head.lower(), "other")
-    if head.lower() in _SORTS:  # "what type of boat"
-        kind, head = "sort", _head(behind[1 + [word.text for word in behind].index(head) :])
+    if head.lower() in _SORTS:
+        kind = "sort"
+        behind = behind[1 + [word.text for word in behind].index(head) :]
+        if behind and behind[0].kind == "of":  # "what type of boat"
+            head = _head(behind)
     if _DATED.search(lower):
         kind = "date"
     return Asked(kind, stem(head), choice, stems, _SEVERAL.search(lower) is not None)

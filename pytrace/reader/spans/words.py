@@ -14,7 +14,7 @@ from pytrace.documents.phrases import function_words
 # A number, a word with what ties its parts, or a mark.
 _WORD = re.compile(r"\d(?:[\d,.]*\d)?(?:[^\W\d_]+)?|[^\W_]+(?:[-'’.&/][^\W_]+)*\.?|[^\w\s]|_")
 # A word that keeps its full stop: initials, short titles, "No."
-_ABBREVIATED = re.compile(r"(?:[^\W\d_]\.)+|[A-Z][a-z]{0,2}\.")
+_ABBREVIATED = re.compile(r"(?:[^\W\d_]\.)+|(?:[A-Z][a-z]{0,2}|Sept)\.")
 # At the end of a sentence only initials keep theirs.
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)+")
 _ENDINGS = ("'s", "’s", "ing", "ed", "es", "s")
@@ -51,7 +51,10 @@ class _Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=_Lists)
-MONTHS = {name: number for number, name in enumerate(LISTS.months.split(), 1)}
+MONTHS = {form: number for number, name in enumerate(LISTS.months.split(), 1) for form in (name, name[:3])} | {
+    "sept": 9
+}
+"""Months by their names and by what these are shortened to, without a full stop."""
 HONORIFICS = frozenset((LISTS.honorifics + " " + LISTS.people).split())
 """Words before a person's name that are no part of it, in lower case."""
 COUNTRIES = {
