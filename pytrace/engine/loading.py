@@ -100,6 +100,7 @@ class Engine:
             with suppress(Exception):
                 get()
 
+        # No daemons: native code must not run on while the process takes itself apart.
         for get in (lambda: self.encoder, lambda: reader.context_tokens):
             threading.Thread(target=load, args=(get,), name="loading models").start()
 

@@ -19,7 +19,7 @@ from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
 from pytrace.engine.asking import read_corpus, read_questions
-from pytrace.errors import InputError, ModelFileError
+from pytrace.errors import DataError, InputError, ModelFileError
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.triples.extraction import sentence_units
@@ -115,17 +115,28 @@ def test_models_are_loaded_once_while_something_else_is_done(monkeypatch: pytest
 
 
 def test_a_model_that_cannot_be_loaded_is_told_where_it_is_used(tmp_path: Path) -> None:
-    before = threading.active_count()
     engine = pytrace.load(str(tmp_path / "missing.gguf"), encoder=str(tmp_path / "missing"))
     engine.preload()
     for thread in threading.enumerate():
         if thread.name == "loading models":
-            thread.join()
-    assert threading.active_count() == before
+            thread.join(10)
+            assert not thread.is_alive()
     with pytest.raises(ModelFileError, match=r"missing\.gguf"):
         engine.model.count_tokens("a")
     with pytest.raises(InputError, match="missing"):
         _ = engine.encoder
+
+
+def test_models_are_loaded_only_once_there_is_a_document(tmp_path: Path) -> None:
+    calls: list[int] = []
+    asked = parse_method("rag")
+    with pytest.raises(DataError, match="no such file"):
+        read_corpus(tmp_path / "missing", None, needed=asked, at_first=lambda: calls.append(1))
+    assert calls == []
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(f"Ada Foah {name} is a town.", encoding="utf-8")
+    assert len(read_corpus(tmp_path, None, needed=asked, at_first=lambda: calls.append(1))) == 2
+    assert calls == [1]
 
 
 def test_reasoning_is_certified_against_a_file_of_facts(tmp_path: Path) -> None:
