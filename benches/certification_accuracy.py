@@ -22,12 +22,12 @@ from pathlib import Path as FilePath
 
 import msgspec
 
-from pytrace.certify.certificate_records import Path, Response
 from pytrace.certify.certifier import Certifier
 from pytrace.certify.corruption import GoldPath, Refusal, read_gold, replace_entity, shuffle_triples, take_other_path
 from pytrace.certify.gold_paths import read_questions
 from pytrace.certify.grounding import GroundingSettings
 from pytrace.certify.wording import named_path, word_response, word_steps
+from pytrace.check_records import Path, Response
 from pytrace.kg import KnowledgeBase
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder

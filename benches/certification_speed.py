@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from pytrace import _core
 from pytrace.bench import machine
-from pytrace.certify.certificate_records import Certificate, Path, Response
 from pytrace.certify.certifier import Certifier, path_end
 from pytrace.certify.grounding import GroundingSettings
 from pytrace.certify.response_parsing import parse_response
 from pytrace.certify.wording import named_path, word_response, word_steps
+from pytrace.check_records import Certificate, Path, Response
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytrace import kernels
-    from pytrace.certify.certificate_records import Certificate, Response
     from pytrace.certify.certifier import Certifier
+    from pytrace.check_records import Certificate, Response
     from pytrace.documents import read_documents
     from pytrace.engine import Corpus, Engine, load
     from pytrace.errors import PytraceError
@@ -41,7 +41,7 @@ __version__ = "0.2.0"
 _ROOMS = {
     name: room
     for room, names in {
-        "pytrace.certify.certificate_records": ("Certificate", "Response"),
+        "pytrace.check_records": ("Certificate", "Response"),
         "pytrace.certify.certifier": ("Certifier",),
         "pytrace.documents": ("read_documents",),
         "pytrace.engine": ("Corpus", "Engine", "load"),

@@ -7,10 +7,10 @@ from itertools import zip_longest
 
 import msgspec
 
-from pytrace.certify.certificate_records import Certificate, Response
 from pytrace.certify.certifier import Certifier
 from pytrace.certify.grounding import GroundingSettings
 from pytrace.certify.response_parsing import ParsedResponse
+from pytrace.check_records import Certificate, Response
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase, verbalise
 from pytrace.models.encoders.encoder import Encoder

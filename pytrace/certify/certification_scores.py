@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.certificate_records import Certificate, ErrorKind, ResponseKind, StepStatus
+from pytrace.check_records import Certificate, ErrorKind, ResponseKind, StepStatus
 from pytrace.evaluation.scores.metrics import Mean, mean_of
 from pytrace.evaluation.scores.significance import percentiles
 

@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from pytrace.certify.certificate_records import (
+from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
+from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
+from pytrace.certify.verdicts import Walk, walk
+from pytrace.check_records import (
     Certificate,
     CertifiedStep,
     ErrorKind,
@@ -21,9 +24,6 @@ from pytrace.certify.certificate_records import (
     Response,
     ResponseKind,
 )
-from pytrace.certify.grounding import Grounder, Grounding, GroundingSettings
-from pytrace.certify.response_parsing import ParsedResponse, StepForm, answers_match, parse_response
-from pytrace.certify.verdicts import Walk, walk
 from pytrace.kernels.alignment import align_batch
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.models.encoders.encoder import Encoder

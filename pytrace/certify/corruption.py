@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.certificate_records import GoldQuestion, Path
 from pytrace.certify.response_parsing import answers_match
 from pytrace.certify.verdicts import walk
 from pytrace.certify.wording import entities_named, name_of
+from pytrace.check_records import GoldQuestion, Path
 from pytrace.evaluation.data.padding import shuffled_indices
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.kg.text_table import text_hash

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.corruption import (
     Corruption,
     GoldPath,
@@ -27,6 +26,7 @@ from pytrace.certify.corruption import (
 from pytrace.certify.gold_paths import first_of_each_path
 from pytrace.certify.validity import MODES, Mode, PathDiscriminator, PathItem, PathJudgement, PathKind
 from pytrace.certify.wording import named_path
+from pytrace.check_records import GoldQuestion
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.evaluation.scores.significance import share_with_interval
 from pytrace.kg import KnowledgeBase

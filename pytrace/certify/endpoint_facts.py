@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytrace.certify.certificate_records import Response
+from pytrace.check_records import Response
 from pytrace.documents import content_phrases, split_sentences
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase, entity_name

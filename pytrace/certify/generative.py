@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
+from pytrace.check_records import Certificate, GoldQuestion, Response
 from pytrace.errors import InputError
 from pytrace.kernels.similarity import similarity
 from pytrace.kg import KnowledgeBase

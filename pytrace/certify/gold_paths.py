@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from pytrace.certify.certificate_records import GoldQuestion, Path, gold_row
 from pytrace.certify.freebase_rows import freebase_row
 from pytrace.certify.wording import entities_named, name_of
+from pytrace.check_records import GoldQuestion, Path, gold_row
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows, looks_like_rows
 from pytrace.documents.path_questions import read_path_questions

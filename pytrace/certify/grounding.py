@@ -10,10 +10,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from pytrace.certify.certificate_records import Match, StepStatus
 from pytrace.certify.graph_silence import silent_steps
 from pytrace.certify.relation_reading import RelationReader
 from pytrace.certify.step_candidates import StepCandidates
+from pytrace.check_records import Match, StepStatus
 from pytrace.kg import KnowledgeBase, Mention
 from pytrace.kg.values import find_values, value_of
 from pytrace.models.encoders.encoder import Encoder

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytrace.certify.certificate_records import Response, gold_row
 from pytrace.certify.response_parsing import parse_response
+from pytrace.check_records import Response, gold_row
 from pytrace.documents.gold_fields import gold_fields
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type

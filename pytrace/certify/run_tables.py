@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace.certify.certificate_records import Certificate
 from pytrace.certify.certification_scores import CertificationScores, score_certificates
 from pytrace.certify.discriminative import ModeReport, read_modes
+from pytrace.check_records import Certificate
 from pytrace.errors import DataError, InputError
 from pytrace.storage.foreign_json import decode_json
 from pytrace.triples.graph.exchange import read_lines

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.certificate_records import Match
 from pytrace.certify.relation_reading import Reading, Span, Telling
 from pytrace.certify.step_reading import cuts
+from pytrace.check_records import Match
 from pytrace.kernels.fuzzy import cpdist, partial_ratio, partial_ratio_alignment
 from pytrace.kg import KnowledgeBase, Mention, normal_form
 from pytrace.kg.names import tokens

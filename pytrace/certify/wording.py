@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from pytrace.certify.certificate_records import Path
+from pytrace.check_records import Path
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase, entity_name, normal_form, relation_name
 from pytrace.records import Triple

@@ -36,10 +36,10 @@ from pytrace.engine.loading import Engine
 from pytrace.errors import StoreError
 
 if TYPE_CHECKING:
-    from pytrace.certify.certificate_records import Certificate, GoldQuestion, Response
     from pytrace.certify.certification_scores import CertificationScores, Interval, Quality
     from pytrace.certify.generative import GenerationSettings
     from pytrace.certify.grounding import GroundingSettings
+    from pytrace.check_records import Certificate, GoldQuestion, Response
     from pytrace.kg import KnowledgeBase
     from pytrace.records import Usage
 

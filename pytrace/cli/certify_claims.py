@@ -12,9 +12,10 @@ from pytrace.cli.commands import Result
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
-    from pytrace.certify.claims import CheckedClaim, CheckedResponse
+    from pytrace.certify.claims import CheckedResponse
     from pytrace.certify.claims.claim_writing import ClaimWriter
     from pytrace.certify.claims.rows import ResponseRow
+    from pytrace.check_records import CheckedClaim
     from pytrace.engine.loading import Engine
 
 TOO_LOW = 3

@@ -17,8 +17,8 @@ from pytrace.cli.shared_options import LIMIT, ROWS_OUT
 from pytrace.errors import InputError, StoreError
 
 if TYPE_CHECKING:
-    from pytrace.certify.certificate_records import GoldQuestion
     from pytrace.certify.gold_paths import AbsentTriple, GoldPaths, GoldRow
+    from pytrace.check_records import GoldQuestion
     from pytrace.kg import KnowledgeBase
     from pytrace.kg.local_store import LocalStore
 

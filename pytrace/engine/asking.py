@@ -17,9 +17,8 @@ from pytrace.records import Triple
 from pytrace.storage.foreign_json import decode_json
 
 if TYPE_CHECKING:
-    from pytrace.certify.certificate_records import Certificate
-    from pytrace.certify.claims import CheckedClaim
     from pytrace.certify.claims.entailment import EntailmentModel
+    from pytrace.check_records import Certificate, CheckedClaim
     from pytrace.documents import ReadReport
     from pytrace.engine.knowledge import KnowledgeOptions
     from pytrace.engine.loading import Engine

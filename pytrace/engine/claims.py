@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pytrace.records import Answer, Document, Evidence
 
 if TYPE_CHECKING:
-    from pytrace.certify.claims import CheckedClaim
     from pytrace.certify.claims.claim_writing import ClaimWriter
     from pytrace.certify.claims.entailment import EntailmentModel
+    from pytrace.check_records import CheckedClaim
     from pytrace.engine.corpus import IndexedCorpus
     from pytrace.engine.loading import Engine
 

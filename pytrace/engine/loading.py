@@ -17,7 +17,7 @@ from pytrace.errors import InputError
 from pytrace.models.language_model import deferred
 
 if TYPE_CHECKING:
-    from pytrace.certify.certificate_records import Certificate, Response
+    from pytrace.check_records import Certificate, Response
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.base import Method
     from pytrace.methods.catalog import MethodName

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytrace.certify.claims import CheckedClaim, CheckedResponse, ClaimChecker
+from pytrace.certify.claims import CheckedResponse, ClaimChecker
+from pytrace.check_records import CheckedClaim
 from pytrace.documents import read_documents
 from pytrace.documents.sentences import split_sentences
 from pytrace.errors import InputError

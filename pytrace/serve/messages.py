@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from pytrace.certify.certificate_records import Certificate
-from pytrace.certify.claims import CheckedClaim
+from pytrace.check_records import Certificate, CheckedClaim
 from pytrace.records import Usage
 
 # What a question may be long: some 2,000 words, more than an encoder reads.

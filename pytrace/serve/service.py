@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytrace import __version__
-from pytrace.certify.certificate_records import Certificate, Response
 from pytrace.certify.certifier import Certifier
+from pytrace.check_records import Certificate, Response
 from pytrace.documents.reader import FORMATS
 from pytrace.engine.asking import Certified, certify_by_evidence
 from pytrace.engine.corpus import IndexedCorpus

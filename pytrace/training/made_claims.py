@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytrace.certify.claims.checker import ClaimLabel
+from pytrace.check_records import ClaimLabel
 from pytrace.errors import InputError
 from pytrace.records import Document
 

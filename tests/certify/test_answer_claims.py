@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytrace.certify.claims import CheckedClaim
 from pytrace.certify.claims.answer_claims import answer_statement, check_answer, verdict
+from pytrace.check_records import CheckedClaim
 from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, Reasoning, Triple
 
 FERRIES = Document(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytrace.certify.certificate_records import Response
 from pytrace.certify.certification_scores import score_certificates
 from pytrace.certify.certifier import Certifier, path_end, path_start
 from pytrace.certify.grounding import Grounder, GroundingSettings
+from pytrace.check_records import Response
 from pytrace.kernels import normalize
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.records import Triple

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.certify.claims import CheckedClaim, ClaimChecker
+from pytrace.certify.claims import ClaimChecker
 from pytrace.certify.claims.features import FEATURES, compare
 from pytrace.certify.claims.replaced import exactly_replaced
 from pytrace.certify.claims.rows import read_response_rows
@@ -15,6 +15,7 @@ from pytrace.certify.claims.splitting import claim_places
 from pytrace.certify.claims.text_tokens import TextTokens
 from pytrace.certify.claims.tokens import tokens
 from pytrace.certify.claims.weights import ClaimWeights, Logistic
+from pytrace.check_records import CheckedClaim
 from pytrace.errors import InputError
 from pytrace.records import Document, Origin
 

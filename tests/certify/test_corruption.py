@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytrace.certify.certificate_records import GoldQuestion, Path
 from pytrace.certify.corruption import (
     GoldPath,
     InvalidPath,
@@ -26,6 +25,7 @@ from pytrace.certify.corruption import (
 )
 from pytrace.certify.response_parsing import parse_response
 from pytrace.certify.wording import TEMPLATES, named_path, word_response, word_step, word_steps
+from pytrace.check_records import GoldQuestion, Path
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.models.scripted import HashEncoder

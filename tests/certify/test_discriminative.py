@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.discriminative import (
     DiscriminativeReport,
     JudgedPath,
@@ -34,6 +33,7 @@ from pytrace.certify.validity import (
     PathVerdict,
     parse_verdict,
 )
+from pytrace.check_records import GoldQuestion
 from pytrace.errors import DataError, InputError, LogitsUnavailableError, StoreError
 from pytrace.evaluation.scores.significance import wilson_interval
 from pytrace.kg import KnowledgeBase

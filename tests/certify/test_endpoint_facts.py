@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytrace.certify.certificate_records import Response
 from pytrace.certify.certifier import Certifier
 from pytrace.certify.endpoint_facts import base_of_endpoint
 from pytrace.certify.grounding import GroundingSettings
+from pytrace.check_records import Response
 from pytrace.errors import InputError
 from pytrace.kg.endpoint import SparqlEndpoint
 from tests.certify.test_certifier import ENCODER

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from pytrace.certify.answer_certificates import certify_answer
-from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.certifier import Certifier
 from pytrace.certify.generative import FactFinder, GenerationSettings, Reasoner, choose_samples
+from pytrace.check_records import GoldQuestion
 from pytrace.errors import DataError, InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder, ScriptedModel

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from pytrace.certify.certificate_records import GoldQuestion
 from pytrace.certify.gold_paths import (
     AbsentTriple,
     check_paths,
@@ -23,6 +22,7 @@ from pytrace.certify.gold_paths import (
     read_rows,
     topics_in,
 )
+from pytrace.check_records import GoldQuestion
 from pytrace.cli import common
 from pytrace.cli.certify_paths import Paths
 from pytrace.cli.commands import click_group

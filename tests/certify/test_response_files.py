@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pytrace.certify.certificate_records import Response
 from pytrace.certify.response_files import ResponseFile, read_responses
+from pytrace.check_records import Response
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.records import Triple
 

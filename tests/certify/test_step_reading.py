@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrace.certify.certificate_records import Response
 from pytrace.certify.certifier import Certifier
 from pytrace.certify.grounding import Grounder, GroundingSettings
 from pytrace.certify.step_reading import HEAD, TAIL, RelationWords, cuts, denied, names_relation, pieces, turned
 from pytrace.certify.wording import TEMPLATES
+from pytrace.check_records import Response
 from pytrace.kg import KnowledgeBase, normal_form
 from pytrace.records import Triple
 from tests.certify.test_certifier import ENCODER

@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytrace.certify.certificate_records import Certificate, CertifiedStep, ErrorKind, Match, ResponseKind, StepStatus
 from pytrace.certify.certification_scores import CertificationScores, score_certificates
+from pytrace.check_records import Certificate, CertifiedStep, ErrorKind, Match, ResponseKind, StepStatus
 from pytrace.errors import InputError, MissingDependencyError, StoreError
 from pytrace.kg import KnowledgeBase
 from pytrace.models.scripted import HashEncoder

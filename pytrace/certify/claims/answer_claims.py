@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytrace.certify.claims.checker import CheckedClaim, ClaimChecker, judge_claims
+from pytrace.certify.claims.checker import ClaimChecker, judge_claims
 from pytrace.certify.claims.entailment import EntailmentModel
 from pytrace.certify.claims.splitting import claim_places
+from pytrace.check_records import CheckedClaim
 from pytrace.reader.claims import ClaimLabel as Verdict
 from pytrace.records import Answer, Document, Triple
 

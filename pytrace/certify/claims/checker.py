@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,12 +19,10 @@ from pytrace.certify.claims.splitting import claim_places, subjects
 from pytrace.certify.claims.text_tokens import TextTokens
 from pytrace.certify.claims.tokens import Token, tokens
 from pytrace.certify.claims.weights import ClaimWeights
+from pytrace.check_records import CheckedClaim, ClaimEvidence, ClaimLabel
 from pytrace.documents.phrases import is_pronoun
 from pytrace.reader.response_places import blanked
 from pytrace.records import Document
-
-ClaimLabel = Literal["supported", "contradicted", "not there"]
-"""What a text says of a claim."""
 
 # What keeps log-odds finite.
 _LEAST = 1e-4
@@ -32,54 +30,6 @@ _LEAST = 1e-4
 # FEVER-symmetric and WiCE, the one is best with 0.4 to 0.6 and the other with 0.25.
 _MODEL_SHARE = 0.25
 _OPENING = re.compile(r"(?:[*_ \"'“]|(?:and|but|while|whereas)\s)*([A-Za-z]+)\b", re.IGNORECASE)
-
-
-class ClaimEvidence(msgspec.Struct, frozen=True):
-    """A sentence that a claim was compared with, and where it stands."""
-
-    document: str  # its id
-    title: str
-    sentence: int
-    text: str
-    source: str
-
-
-class CheckedClaim(msgspec.Struct, frozen=True):
-    """What documents say of one claim.
-
-    Attributes
-    ----------
-    text
-        The claim.
-    label
-        Whether the documents support it, contradict it, or do not say.
-    supported, contradicted
-        The probabilities of these two; the rest is that they do not say.
-    evidence
-        The sentences that it was compared with, the best first; empty if no sentence shares a word with it.
-    missing
-        The words of it that these lack, as ``text[start:end]``.
-    start, end
-        Its place in the response, ``response[start:end]``.
-    reason
-        Why, in words.
-    subject
-        What the pronoun that it begins with was read as: the last name before it that a claim was about; "" if it begins with none.
-    written
-        Whether a model wrote it of what stands at its place.
-    """
-
-    text: str
-    label: ClaimLabel
-    supported: float
-    contradicted: float
-    evidence: tuple[ClaimEvidence, ...]
-    missing: tuple[tuple[int, int], ...]
-    start: int
-    end: int
-    reason: str
-    subject: str = ""
-    written: bool = False
 
 
 class CheckedResponse(msgspec.Struct, frozen=True):

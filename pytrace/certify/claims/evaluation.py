@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.certify.claims.checker import CheckedClaim, ClaimChecker, ClaimLabel, judge_claims
+from pytrace.certify.claims.checker import ClaimChecker, judge_claims
 from pytrace.certify.claims.entailment import EntailmentModel
 from pytrace.certify.claims.entailment_labels import LABELS, column_of
 from pytrace.certify.claims.rows import documents_of_row, text_of_row
+from pytrace.check_records import CheckedClaim, ClaimLabel
 from pytrace.documents.json_rows import json_rows
 from pytrace.documents.rows import Row, id_of, wrong_type
 from pytrace.documents.text_files import Place

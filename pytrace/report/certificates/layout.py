@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytrace.certify.certificate_records import Certificate, StepStatus
 from pytrace.certify.wording import named_path
+from pytrace.check_records import Certificate, StepStatus
 from pytrace.kg import KnowledgeBase
 from pytrace.kg.paths import neighbourhood
 from pytrace.records import Triple

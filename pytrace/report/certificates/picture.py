@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pytrace.certify.certificate_records import Certificate, StepStatus
+from pytrace.check_records import Certificate, StepStatus
 from pytrace.kg import KnowledgeBase
 from pytrace.report.certificates.layout import Layout, Link, lay_out
 from pytrace.report.page_texts import cut

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from pytrace.certify.certificate_records import Certificate, CertifiedStep, Match
 from pytrace.certify.certification_scores import CertificationScores
 from pytrace.certify.wording import named_path
+from pytrace.check_records import Certificate, CertifiedStep, Match
 from pytrace.errors import InputError
 from pytrace.kg import KnowledgeBase
 from pytrace.records import Triple

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytrace.certify.claims.checker import CheckedClaim, CheckedResponse, ClaimEvidence
+from pytrace.certify.claims.checker import CheckedResponse
+from pytrace.check_records import CheckedClaim, ClaimEvidence
 from pytrace.report.html_page import data_element, make_page, options, settings_list, tiles
 from pytrace.report.page_texts import counted, cut, embedded_json, long_text, percent, rounded, shown
 

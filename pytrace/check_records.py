@@ -1,4 +1,4 @@
-"""What certification takes and gives: questions with gold paths, responses, and certificates of them."""
+"""Records of checks: questions with gold paths, responses, certificates of reasoning, and claims compared with texts."""
 
 from __future__ import annotations
 
@@ -112,3 +112,55 @@ class Certificate(msgspec.Struct, frozen=True):
     gold_path: tuple[Triple, ...]
     reason: str
     sample: int = 0
+
+
+ClaimLabel = Literal["supported", "contradicted", "not there"]
+"""What a text says of a claim."""
+
+
+class ClaimEvidence(msgspec.Struct, frozen=True):
+    """A sentence that a claim was compared with, and where it stands."""
+
+    document: str  # its id
+    title: str
+    sentence: int
+    text: str
+    source: str
+
+
+class CheckedClaim(msgspec.Struct, frozen=True):
+    """What documents say of one claim.
+
+    Attributes
+    ----------
+    text
+        The claim.
+    label
+        Whether the documents support it, contradict it, or do not say.
+    supported, contradicted
+        The probabilities of these two; the rest is that they do not say.
+    evidence
+        The sentences that it was compared with, the best first; empty if no sentence shares a word with it.
+    missing
+        The words of it that these lack, as ``text[start:end]``.
+    start, end
+        Its place in the response, ``response[start:end]``.
+    reason
+        Why, in words.
+    subject
+        What the pronoun that it begins with was read as: the last name before it that a claim was about; "" if it begins with none.
+    written
+        Whether a model wrote it of what stands at its place.
+    """
+
+    text: str
+    label: ClaimLabel
+    supported: float
+    contradicted: float
+    evidence: tuple[ClaimEvidence, ...]
+    missing: tuple[tuple[int, int], ...]
+    start: int
+    end: int
+    reason: str
+    subject: str = ""
+    written: bool = False
