@@ -75,22 +75,37 @@ class Document(msgspec.Struct, frozen=True):
         """Whether it is a part of a document, and not all of one."""
         return self.origin is not None and self.origin.document != self.id
 
-    def citation(self, sentence: int = -1) -> str:
-        """Word where it stands, or a sentence of it: file, page, headings and characters, as far as they are known."""
+    def location(self, sentence: int = -1) -> str:
+        """Return file, page and headings of the document, or of a sentence of it, as far as they are known."""
         origin = self.origin
         if origin is None:
             return self.source
-        start, end, pages = origin.start, origin.end, origin.pages or (origin.page,)
+        pages = origin.pages or (origin.page,)
         if 0 <= sentence < len(origin.sentences):
-            start = origin.sentences[sentence]
-            end = start + len(self.sentences[sentence])
             pages = origin.pages[sentence : sentence + 1] or pages
         page = (
             "" if pages[0] is None else f", p. {pages[0]}" if pages[0] == pages[-1] else f", pp. {pages[0]}-{pages[-1]}"
         )
         headings = f", {' > '.join(origin.headings)}" if origin.headings else ""
         untitled = "" if origin.titled else " (untitled)"
-        return f"{self.source}{untitled}{page}{headings}, characters {start}-{end}"
+        return f"{self.source}{untitled}{page}{headings}"
+
+    def characters(self, sentence: int = -1) -> tuple[int, int] | None:
+        """Return start and end of the document, or of a sentence of it, in the text that was read; None if they are not known."""
+        origin = self.origin
+        if origin is None:
+            return None
+        if 0 <= sentence < len(origin.sentences):
+            start = origin.sentences[sentence]
+            return start, start + len(self.sentences[sentence])
+        return origin.start, origin.end
+
+    def citation(self, sentence: int = -1) -> str:
+        """Return `location` and `characters` in words."""
+        place = self.characters(sentence)
+        return (
+            self.location(sentence) if place is None else f"{self.location(sentence)}, characters {place[0]}-{place[1]}"
+        )
 
     @property
     def content_hash(self) -> str:
@@ -269,7 +284,8 @@ class Evidence(msgspec.Struct, frozen=True):
     """What the reader sees: the context, the documents it rests on with their votes, and how it was found.
 
     `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in
-    words; "none": there is no context). `derivation` is None where documents are read as they are.
+    words; "none": there is no context). `derivation` is None where documents are read as they are. `relevance` is the score that a
+    search gave each entry of the context, empty if there was none.
     """
 
     kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]
@@ -277,6 +293,7 @@ class Evidence(msgspec.Struct, frozen=True):
     document_ids: tuple[str, ...]
     votes: dict[str, int] = {}
     derivation: ChainSearch | FeatureCover | WrittenTriples | Reasoning | None = None
+    relevance: tuple[float, ...] = ()
 
     @property
     def chains(self) -> tuple[Chain, ...]:

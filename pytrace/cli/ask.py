@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.cli import common
-from pytrace.cli.answer_text import answer_document, print_answer
 from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.result_text import print_result
 from pytrace.cli.shared_options import CHECKER, KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
 from pytrace.documents.reader import ReadOptions
+from pytrace.engine.corpus import Corpus, IndexedCorpus
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
+from pytrace.engine.running import DEFAULT_METHOD, Resources
 from pytrace.errors import InputError
+from pytrace.results import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytrace.documents import ReadReport
-    from pytrace.engine.corpus import Corpus
     from pytrace.methods.catalog import MethodName
 
 # Of skipped documents; more would bury the answer.
 _NAMED = 10
+# Passages from which an index is worth a remark: they take some seconds to embed.
+_WORTH_INDEXING = 200
+_STAGES = {"search": "reading", "evidence": "reading", "answer": "answering"}
 
 
 class Ask(Command):
@@ -108,65 +112,73 @@ class Ask(Command):
     def run(self) -> Result:
         from pytrace.cli.certify_claims import print_claims
         from pytrace.documents import ReadReport
-        from pytrace.engine.asking import answer_all, judge_all, read_questions
-        from pytrace.methods.baselines import GOLD
+        from pytrace.engine.questions import read_questions
         from pytrace.methods.catalog import parse_method
 
+        by_texts = self._judged_by_texts()
         method = self.method
-        if method is None:
-            method = parse_method("trace" if not self.claim else "standard" if self.knowledge.kb is None else "cok")
-        if method.name == GOLD:
-            raise InputError(
-                "gold reads the documents that a data set says are right, which 'pytrace eval' alone knows; use rag"
-            )
-        self.knowledge.check([method])
-        questions = [self.question] if self.questions is None else read_questions(self.questions)
-        asked_for = [question for question in questions if question is not None]
+        if method is None and self.claim and not by_texts:
+            method = parse_method("standard" if self.knowledge.kb is None else "cok")
+        needed = parse_method(DEFAULT_METHOD) if method is None else method
+        self.knowledge.check([needed])
+        questions = [self.question or ""] if self.questions is None else read_questions(self.questions)
         report = ReadReport()
-        by_texts, least = self._judged_by_texts(), self.min_confidence
-        local = not by_texts and not self.models.asks_servers
-        corpus = self._corpus(method, report, at_first=self.models.preload if local else lambda: None)
+        corpus = self._corpus(needed, report)
         common.print_skipped(report, _NAMED)
-        asked = (
-            judge_all(asked_for, corpus, models=self.models, checker=self.checker, where=self.reading.get("where", ()))
-            if by_texts
-            else answer_all(
-                asked_for,
-                corpus,
-                kg=self.kg,
-                method=method,
-                retrieve=self.retrieve,
-                sentence_index=self.sentence_index,
-                where=self.reading.get("where", ()),
-                settings=self.settings if least is None else (*self.settings, f"min_confidence={least}"),
-                models=self.models,
-                claim=self.claim,
-                knowledge=self.knowledge,
-                certify=self.certify,
-                facts=self.facts,
-                checker=self.checker,
-                progress=common.progress,
+        if isinstance(corpus, Corpus) and not isinstance(corpus, IndexedCorpus) and len(corpus) > _WORTH_INDEXING:
+            common.remark(
+                f"embedding {len(corpus):,} passages for this question; 'pytrace index build' does it once for all questions"
             )
-        )
+        requests = [
+            Request(
+                question=question,
+                task="judge" if self.claim else "answer",
+                method="" if method is None else method.label,
+                settings=self.settings,
+                where=tuple(self.reading.get("where", ())),
+                passages=self.retrieve,
+                check=self.certify,
+                min_confidence=self.min_confidence,
+            )
+            for question in questions
+        ]
+        with ExitStack() as opened:
+            resources = self._resources(corpus, opened)
+            status = opened.enter_context(common.spinner("searching"))
+            results = self.models.run(
+                requests, corpus, resources=resources, on_event=lambda stage, *_: status(_STAGES.get(stage, ""))
+            )
 
         def show_text() -> None:
-            for number, one in enumerate(asked):
+            for number, result in enumerate(results):
                 if self.questions is not None:
-                    common.print_styled(f"{chr(10) if number else ''}Question: {one.answer.question}", "bold")
-                print_answer(one.answer, one.documents, explain=self.explain)
-                for certificate in one.certificates:
-                    print_certificate(certificate)
-                print_claims(one.claims)
+                    common.print_styled(f"{chr(10) if number else ''}Question: {result.question}", "bold")
+                print_result(result, explain=self.explain)
+                if result.check is not None:
+                    for certificate in result.check.certificates:
+                        print_certificate(certificate)
+                    print_claims(result.check.claims)
 
-        documents = []
-        for one in asked:
-            document = answer_document(one.answer, one.documents, explain=self.explain)
-            if self.certify:
-                document["certificates"] = one.certificates
-            if self.certify or by_texts:
-                document["claims"] = one.claims
-            documents.append(document)
-        return Result(documents[0] if self.questions is None else {"answers": documents}, show_text)
+        return Result(results[0] if self.questions is None else {"results": results}, show_text)
+
+    def _resources(self, corpus: Corpus, opened: ExitStack) -> Resources:
+        """Open what methods and checks use besides models and documents; it is closed with the stack."""
+        from pytrace.engine.claims import open_checker
+        from pytrace.engine.inputs import open_sentence_index
+        from pytrace.kg import KnowledgeBase
+        from pytrace.triples.graph import TripleStore
+
+        checks = self.certify or self._judged_by_texts()
+        index = None
+        if self.sentence_index is not None:
+            index = opened.enter_context(open_sentence_index(self.sentence_index, list(corpus), self.models))
+        return Resources(
+            graph=None if self.kg is None else opened.enter_context(TripleStore.open(self.kg, mode="read")),
+            index=index,
+            knowledge=self.knowledge.opener(self.models),
+            facts=None if self.facts is None else KnowledgeBase.load(self.facts, self.models.encoder),
+            checker=open_checker(self.checker, self.models) if checks else None,
+        )
 
     def _judged_by_texts(self) -> bool:
         """Whether a claim is judged by texts, and not by a language model."""
@@ -174,11 +186,12 @@ class Ask(Command):
         others = (self.method, self.knowledge.kb, self.sentence_index)
         return self.claim and has_texts and others == (None, None, None)
 
-    def _corpus(self, method: MethodName, report: ReadReport, *, at_first: Callable[[], None]) -> Corpus:
-        """Return what is asked: an index, or the documents that are read now; `at_first` is called once there is something."""
-        from pytrace.engine.asking import read_corpus
-        from pytrace.engine.corpus import Corpus
+    def _corpus(self, method: MethodName, report: ReadReport) -> Corpus:
+        """Return the corpus: an index, or the documents, which are read now while the models load."""
+        from pytrace.engine.inputs import read_corpus
 
+        local = not self._judged_by_texts() and not self.models.asks_servers
+        at_first = self.models.preload if local else lambda: None
         if self.index is not None:
             corpus = Corpus.open(self.index)
             at_first()

@@ -327,6 +327,17 @@ def print_records(
     print_table([heading for heading, _ in columns], rows, title=title)
 
 
+@contextmanager
+def spinner(stage: str) -> Iterator[Callable[[str], None]]:
+    """Show the present stage with a spinner on stderr, if that is a terminal; yields what changes the stage."""
+    console = messages()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(escape(stage)) as status:
+        yield lambda text: status.update(escape(text)) if text else None
+
+
 class Pace:
     """How fast things get done: over the last minute, so that a slow or quick beginning is soon forgotten."""
 

@@ -1,23 +1,27 @@
-"""A corpus of documents: in memory, or in an index on disk that is made once and searched by every question."""
+"""A corpus of documents: in memory, or in an index on disk that is built once and searched by every question."""
 
 from __future__ import annotations
 
+import functools
+import tempfile
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
-from pytrace.records import Document, Evidence
+from pytrace.records import Document
 from pytrace.storage.files import real_path
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
-    from pytrace.methods.ranking import Search, SearchName
     from pytrace.retrieval.hops import HopSearch, PassageRanking
     from pytrace.retrieval.passages import PassageIndex, VectorType
+    from pytrace.retrieval.searching import Found, Search, SearchName
 
-MOST_DOCUMENTS = 20
+MAX_DOCUMENTS = 20
 """From a larger corpus, a method is given the documents nearest to the question; more bring a small reader nothing."""
 
 
@@ -38,6 +42,8 @@ class Corpus:
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self.documents = tuple(documents)
+        self._indexed: tuple[Engine, IndexedCorpus] | None = None
+        self._indexing = threading.Lock()
 
     @classmethod
     def read(cls, path: str | Path, *, report: ReadReport | None = None, **options: Unpack[ReadOptions]) -> Corpus:
@@ -158,57 +164,112 @@ class Corpus:
         """Iterate over the documents."""
         return iter(self.documents)
 
-    def nearest(self, question: str, engine: Engine, count: int = MOST_DOCUMENTS) -> list[Document]:
-        """Return the documents that a question is asked of: all, or from a larger corpus those nearest to it."""
-        if len(self.documents) <= count:
-            return list(self.documents)
-        from pytrace.retrieval import nearest_documents
+    def index_for(self, engine: Engine) -> IndexedCorpus:
+        """Return the index that searches this corpus: built in a private temporary directory on first use, removed with the corpus."""
+        with self._indexing:
+            if self._indexed is None or self._indexed[0] is not engine:
+                folder = tempfile.TemporaryDirectory(prefix="pytrace-")
+                indexed = self.build(Path(folder.name) / "index", _distinct(self.documents), engine)
+                # The files are closed before the directory goes.
+                weakref.finalize(self, _discard, indexed.index, folder)
+                self._indexed = engine, indexed
+            return self._indexed[1]
 
-        return nearest_documents(question, self.documents, engine.encoder, count)
-
-    def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search | None:
-        """Return what methods search while they think; None where they are given all that there is."""
-        del engine, where
-        return None
-
-    def search(self, question: str, engine: Engine, *, chains: int = 5) -> list[Evidence]:
-        """Find evidence across documents without a language model: chains of sentences by TRACE's beam search.
+    def search(
+        self, questions: Sequence[str], engine: Engine, count: int = MAX_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[Found]:
+        """Find the passages that answer each question, one alone or several together, without a language model.
 
         Parameters
         ----------
-        question
-            The question.
+        questions
+            The questions, encoded and searched together.
         engine
-            Whose encoder ranks the sentences.
-        chains
-            How many chains, at most.
+            Engine that embeds the questions; its encoder must match the index.
+        count
+            Maximum number of passages per question.
+        where
+            Filters that their documents must match, such as ``date>=2020``.
 
         Returns
         -------
-        list of Evidence
-            One chain each, the best first.
-
-        Raises
-        ------
-        InputError
-            The question is empty.
+        list of Found
+            One per question: the ranking with its chains, and the passages that it names.
         """
-        from pytrace.methods.catalog import make_method
-        from pytrace.methods.trace.trace import SMALL
-        from pytrace.reader.evidence import triple_evidence
+        from pytrace.retrieval.searching import Found
 
-        # The settings for small models choose by the encoder and named heads alone.
-        settings = [f"{name}={getattr(SMALL, name)}" for name in ("unit", "scoring", "length", "beams", "link_weight")]
-        method = make_method(
-            "trace",
-            engine.model,
-            lambda: engine.encoder,
-            "tiny",
-            # As wide as SMALL's: a chain that is not among the best yet may come to be.
-            [*settings, f"chains={chains}", f"width={max(8, chains)}"],
-        )
-        (evidence,) = method.select([question], [self.nearest(question, engine)])
-        return [triple_evidence([chain]) for chain in evidence.chains]
+        index = self.index_for(engine).index
+        found = []
+        for ranking in self.rank(questions, engine, count, where=where):
+            rows = [*ranking.rows, *(row for chain in ranking.chains for row in chain.rows)]
+            rows = list(dict.fromkeys([*rows, *(row for row, _ in ranking.seeds)]))
+            found.append(Found(ranking, dict(zip(rows, index.passages(rows), strict=True))))
+        return found
+
+    def rank(
+        self, questions: Sequence[str], engine: Engine, count: int = MAX_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[PassageRanking]:
+        """Rank the passages for each question by row of the index, as `search` does, without reading them."""
+        return self.index_for(engine).rank(questions, engine, count, where=where)
+
+    def nearest(
+        self, question: str, engine: Engine, count: int = MAX_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[Document]:
+        """Return the passages that answer a question, best first; all in their order if there are no more than `count`."""
+        if len(self) <= count and not where:
+            return list(self)
+        (ranking,) = self.rank([question], engine, count, where=where)
+        return self.index_for(engine).index.passages(ranking.rows)
+
+    def find(
+        self,
+        queries: Sequence[str],
+        engine: Engine,
+        retriever: SearchName,
+        count: int,
+        *,
+        where: Sequence[str] = (),
+    ) -> list[list[Document]]:
+        """Return the first passages of the corpus for each query, by a retriever of one hop, or across hops.
+
+        Parameters
+        ----------
+        queries, engine, count, where
+            As for `search`.
+        retriever
+            "dense": by vectors; "bm25": by words, only passages that share one with the query; "rrf": by the ranks of both; "given": in
+            the order of `rank`; "together": only those of them that answer together.
+        """
+        from pytrace.models.encoders.encoder import encode
+        from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
+        from pytrace.storage.mapped_arrays import damage_told
+
+        index = self.index_for(engine).index
+        rankings: Iterable[Iterable[int]]
+        if retriever in ("given", "together"):
+            found = self.rank(queries, engine, count, where=where)
+            rankings = [each.together(count) if retriever == "together" else each.rows for each in found]
+        else:
+            depth = max(count, DEPTH) if retriever == "rrf" else count
+            mask = index.mask(where)
+            orders = []
+            with damage_told(index.verify):
+                if retriever != "bm25":
+                    orders.append(index.nearest(encode(engine.encoder, queries, "query"), depth, mask=mask)[1])
+                if retriever != "dense":
+                    orders.append(index.words.top(queries, depth, mask=mask)[1])
+            rankings = [
+                list(reciprocal_ranks([rows[rows >= 0].tolist() for rows in of_query]))[:count]
+                for of_query in zip(*orders, strict=True)
+            ]
+        return [index.passages(list(rows)) for rows in rankings]
+
+    def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search:
+        """Return the search that methods use while they think: `find` with this engine."""
+        return functools.partial(_find, self, engine, tuple(where))
+
+    def close(self) -> None:
+        """Close the index of the corpus, if it has one."""
 
 
 class IndexedCorpus(Corpus):
@@ -232,100 +293,23 @@ class IndexedCorpus(Corpus):
         """Iterate over the passages."""
         return map(self.index.passage, range(len(self.index)))
 
-    def rank(
-        self, questions: Sequence[str], engine: Engine, count: int = MOST_DOCUMENTS, *, where: Sequence[str] = ()
-    ) -> list[PassageRanking]:
-        """Find the passages that answer each question, one alone or several together; see `pytrace.retrieval.hops`.
+    def index_for(self, engine: Engine) -> IndexedCorpus:
+        """Return this corpus."""
+        del engine
+        return self
 
-        Parameters
-        ----------
-        questions
-            The questions, all of which are encoded and searched together.
-        engine
-            Whose encoder encodes them: the one that the index was made with.
-        count
-            Passages, at most.
-        where
-            Filters that their documents must match, such as ``date>=2020``.
-        """
+    def rank(
+        self, questions: Sequence[str], engine: Engine, count: int = MAX_DOCUMENTS, *, where: Sequence[str] = ()
+    ) -> list[PassageRanking]:
+        """Rank the passages for each question by row, as `search` does, without reading them."""
         return self._search(engine).search(questions, count, where=where)
 
     def nearest(
-        self, question: str, engine: Engine, count: int = MOST_DOCUMENTS, *, where: Sequence[str] = ()
+        self, question: str, engine: Engine, count: int = MAX_DOCUMENTS, *, where: Sequence[str] = ()
     ) -> list[Document]:
         """Return the passages that answer a question, best first."""
         (ranking,) = self.rank([question], engine, count, where=where)
         return self.index.passages(ranking.rows)
-
-    def find(
-        self,
-        queries: Sequence[str],
-        engine: Engine,
-        retriever: SearchName,
-        count: int,
-        *,
-        where: Sequence[str] = (),
-    ) -> list[list[Document]]:
-        """Return the first passages of the whole index for each query, by a retriever of one hop, or across hops.
-
-        Parameters
-        ----------
-        queries, engine, count, where
-            As for `rank`.
-        retriever
-            "dense": by the vectors of passages; "bm25": by words, those alone that share one with the query; "rrf": by the ranks
-            of both; "given": in the index's own order, that of `rank`; "together": of these only those that answer together.
-        """
-        from pytrace.models.encoders.encoder import encode
-        from pytrace.retrieval.fusion import DEPTH, reciprocal_ranks
-        from pytrace.storage.mapped_arrays import damage_told
-
-        rankings: Iterable[Iterable[int]]
-        if retriever in ("given", "together"):
-            found = self.rank(queries, engine, count, where=where)
-            rankings = [each.together(count) if retriever == "together" else each.rows for each in found]
-        else:
-            depth = max(count, DEPTH) if retriever == "rrf" else count
-            mask = self.index.mask(where)
-            orders = []
-            with damage_told(self.index.verify):
-                if retriever != "bm25":
-                    orders.append(self.index.nearest(encode(engine.encoder, queries, "query"), depth, mask=mask)[1])
-                if retriever != "dense":
-                    orders.append(self.index.words.top(queries, depth, mask=mask)[1])
-            rankings = [
-                list(reciprocal_ranks([rows[rows >= 0].tolist() for rows in of_query]))[:count]
-                for of_query in zip(*orders, strict=True)
-            ]
-        return [self.index.passages(list(rows)) for rows in rankings]
-
-    def finder(self, engine: Engine, *, where: Sequence[str] = ()) -> Search:
-        """Return what methods search while they think, `find` with this engine."""
-
-        def search(queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
-            return self.find(queries, engine, retriever, count, where=where)
-
-        return search
-
-    def search(self, question: str, engine: Engine, *, chains: int = 5, where: Sequence[str] = ()) -> list[Evidence]:
-        """Find evidence across the whole index without a language model: chains of one to four passages.
-
-        Parameters
-        ----------
-        question, engine, chains
-            As for a corpus in memory.
-        where
-            As for `rank`.
-
-        Returns
-        -------
-        list of Evidence
-            One chain each, the likeliest first: its passages as context, and for each the sentence that led on or answers.
-        """
-        from pytrace.retrieval.hops import chain_evidence
-
-        (ranking,) = self.rank([question], engine, max(chains, 1), where=where)
-        return [chain_evidence(question, chain, self.index.passages(chain.rows)) for chain in ranking.chains[:chains]]
 
     def close(self) -> None:
         """Close the index."""
@@ -337,3 +321,25 @@ class IndexedCorpus(Corpus):
         if self._searcher is None or self._searcher[0] is not engine:
             self._searcher = engine, HopSearch(self.index, engine.encoder)
         return self._searcher[1]
+
+
+def _find(
+    corpus: Corpus, engine: Engine, where: Sequence[str], queries: Sequence[str], retriever: SearchName, count: int
+) -> list[list[Document]]:
+    return corpus.find(queries, engine, retriever, count, where=where)
+
+
+def _distinct(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield documents that can be indexed: those with text, each id once, passages of one document next to each other."""
+    by_document: dict[str, dict[str, Document]] = {}
+    for document in documents:
+        if document.text.strip():
+            name = document.id if document.origin is None else document.origin.document
+            by_document.setdefault(name, {}).setdefault(document.id, document)
+    for passages in by_document.values():
+        yield from passages.values()
+
+
+def _discard(index: PassageIndex, folder: tempfile.TemporaryDirectory[str]) -> None:
+    index.close()
+    folder.cleanup()

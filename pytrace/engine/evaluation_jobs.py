@@ -16,8 +16,8 @@ from pytrace.engine.loading import Engine
 
 if TYPE_CHECKING:
     from pytrace.evaluation.run.runner import Batched
+    from pytrace.kg.knowledge import Knowledge
     from pytrace.methods.catalog import Method, MethodName
-    from pytrace.methods.cok.chain_of_knowledge import Knowledge
     from pytrace.records import Answer, Question
     from pytrace.triples.graph import TripleStore
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
     from pytrace.kg.endpoint import SparqlEndpoint
     from pytrace.kg.fact_store import FactStore
+    from pytrace.kg.knowledge import Knowledge
     from pytrace.kg.local_store import LocalStore
     from pytrace.kg.queries.sampling import QueryGenerator
     from pytrace.methods.catalog import MethodName
-    from pytrace.methods.cok.chain_of_knowledge import Knowledge
 
 FEW_SHOT = "few-shot"
 # What 'pytrace train query-generator' calls the model in its directory.
@@ -122,8 +122,8 @@ class KnowledgeOptions:
         # Methods share it, and those that agree with themselves never open it.
         @functools.cache
         def opened() -> Knowledge:
+            from pytrace.kg.knowledge import Knowledge
             from pytrace.kg.linking import EntityLinker
-            from pytrace.methods.cok.chain_of_knowledge import Knowledge
 
             return Knowledge(self.store, EntityLinker(self.store, models.encoder), self._generator(models))
 

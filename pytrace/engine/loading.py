@@ -15,19 +15,24 @@ from pytrace.engine.corpus import Corpus
 from pytrace.engine.encoders import is_address, load_cross_encoder, load_encoder
 from pytrace.errors import InputError
 from pytrace.models.language_model import deferred
+from pytrace.results import Request, Result, Task
 
 if TYPE_CHECKING:
     from pytrace.check_records import Certificate, Response
+    from pytrace.engine.running import OnEvent, Resources
     from pytrace.kg import KnowledgeBase
     from pytrace.methods.base import Method
     from pytrace.methods.catalog import MethodName
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
     from pytrace.models.language_model import LanguageModel
-    from pytrace.records import Answer, Document, Evidence
+    from pytrace.records import Document
 
 # From about this size on the encoder, no longer the reader, is what limits the answers.
 _LARGE = 1_000_000_000
+MIN_CONFIDENCE = 0.2
+"""Confidence below which no answer is given by default: `python -m benches.confidence` measures it (docs/confidence.md)."""
+
 # Who asks for an encoder while a thread loads it waits for that.
 _ENCODERS = threading.RLock()
 
@@ -53,6 +58,7 @@ class Engine:
     cross_encoder_name: str | None = None
     cross_encoder_settings: tuple[str, ...] = ()
     reader_llm: str | None = None
+    min_confidence: float = MIN_CONFIDENCE
 
     @property
     def _layers_on_gpu(self) -> int:
@@ -221,69 +227,85 @@ class Engine:
             **parts,
         )
 
-    def select(
+    def run(
         self,
-        question: str,
-        corpus: Corpus | str | Path | Sequence[Document],
+        requests: Sequence[Request],
+        corpus: Corpus | str | Path | Sequence[Document] | None = None,
         *,
-        method: str = "trace",
-        settings: Sequence[str] = (),
-    ) -> Evidence:
-        """Select the evidence for a question; the language model is loaded only if the method selects with it.
+        resources: Resources | None = None,
+        on_event: OnEvent | None = None,
+    ) -> list[Result]:
+        """Answer requests: the one road from a question to its result.
+
+        Parameters
+        ----------
+        requests
+            Questions and claims. Those of one task, method and settings go through every stage together.
+        corpus
+            A corpus, documents, or a file, folder or index; not needed where each request has its own documents.
+        resources
+            Graph, knowledge base and checker for methods and checks that use them.
+        on_event
+            Is called with a stage ("search", "evidence", "answer"), the number of the request from 0, and its result so far.
+
+        Returns
+        -------
+        list of Result
+            One per request, in their order.
+
+        Raises
+        ------
+        InputError
+            A question is empty, there is no such method or setting, or nothing to answer from.
+        CancelledRequestError
+            The request context of this thread was cancelled.
+        """
+        from pytrace.engine.running import run
+
+        return run(self, requests, corpus, resources=resources, on_event=on_event)
+
+    def ask(
+        self, question: str, corpus: Corpus | str | Path | Sequence[Document] | None = None, **options: Any
+    ) -> Result:
+        """Answer a question from a corpus.
 
         Parameters
         ----------
         question
             The question.
         corpus
-            A corpus, documents, or a file or folder of documents.
-        method
-            Any method, with settings of its own behind a colon.
-        settings
-            `name=value` settings of the method.
+            A corpus, documents, or a file, folder or index.
+        **options
+            Other fields of `pytrace.Request`, such as `method`, `settings`, `where`, `check` and `min_confidence`.
 
         Returns
         -------
-        Evidence
-            What a reader would see, and what led to it.
+        Result
+            The answer with its confidence, and in `evidence` the chain that ends at the sentence that holds it.
 
         Raises
         ------
         InputError
-            The question is empty, or there is no such method or setting.
+            As for `run`, or there is no such option.
         """
-        searched = Corpus.of(corpus)
-        documents = searched.nearest(question, self)
-        return self.method(method, settings, search=searched.finder(self)).select([question], [documents])[0]
+        return self.run([_request(question, "answer", options)], corpus)[0]
 
-    def ask(
-        self,
-        question: str,
-        corpus: Corpus | str | Path | Sequence[Document],
-        *,
-        method: str = "trace",
-        settings: Sequence[str] = (),
-    ) -> Answer:
-        """Answer a question from a corpus.
+    def search(self, question: str, corpus: Corpus | str | Path | Sequence[Document], **options: Any) -> Result:
+        """Find the passages that answer a question, one alone or several together; no language model is loaded.
 
         Parameters
         ----------
-        question, corpus, method, settings
-            As for `select`.
+        question, corpus
+            As for `ask`.
+        **options
+            Other fields of `pytrace.Request`, such as `passages`, `chains` and `where`; with a `method`, the evidence is the method's.
 
         Returns
         -------
-        Answer
-            Its text, and in `evidence` the chains, sentences and documents that it rests on.
-
-        Raises
-        ------
-        InputError
-            The question is empty, or there is no such method or setting.
+        Result
+            Without an answer; `evidence` has chains and passages, best first.
         """
-        searched = Corpus.of(corpus)
-        documents = searched.nearest(question, self)
-        return self.method(method, settings, search=searched.finder(self)).answer([question], [documents])[0]
+        return self.run([_request(question, "search", options)], corpus)[0]
 
     def certify(
         self, responses: Sequence[Response], facts: str | Path | KnowledgeBase, **settings: Any
@@ -324,6 +346,14 @@ class Engine:
             model = loaded.pop(name, None)
             if model is not None and hasattr(model, "close"):
                 model.close()
+
+
+def _request(question: str, task: Task, options: dict[str, Any]) -> Request:
+    known = set(Request.__struct_fields__) - {"question", "task"}
+    if unknown := set(options) - known:
+        raise InputError(f"there is no option {min(unknown)!r} of a question; choose among {', '.join(sorted(known))}")
+    lists = {name: tuple(value) for name, value in options.items() if name in ("settings", "where", "documents")}
+    return Request(question=question, task=task, **{**options, **lists})
 
 
 def settings_name(llm: str) -> str:

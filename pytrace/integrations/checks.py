@@ -115,7 +115,7 @@ def assert_evidence(
         Nothing is expected, `recall_at` is below 1 or `min_recall` not from 0 to 1.
     """
     __tracebackhide__ = True
-    from pytrace.engine.corpus import MOST_DOCUMENTS, Corpus, IndexedCorpus
+    from pytrace.engine.corpus import MAX_DOCUMENTS, Corpus, IndexedCorpus
     from pytrace.integrations.selection import Passage, PassageSelector, lock_of, shared_engine
 
     wanted = list(dict.fromkeys(expected or (question.supporting_documents if isinstance(question, Question) else ())))
@@ -130,7 +130,7 @@ def assert_evidence(
     searched = Corpus.of(corpus)
     try:
         with lock_of(engine):
-            found = searched.nearest(text, engine, max(recall_at, MOST_DOCUMENTS))
+            found = searched.nearest(text, engine, max(recall_at, MAX_DOCUMENTS))
             if not isinstance(searched, IndexedCorpus):
                 passages = [Passage(document.id, document.text, {"title": document.title}) for document in found]
                 (chosen,) = PassageSelector(engine=engine).select([text], [passages], recall_at)

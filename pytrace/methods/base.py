@@ -23,11 +23,11 @@ from pytrace.reader.places import answer_places
 from pytrace.records import Answer, Document, Evidence, Usage
 
 if TYPE_CHECKING:
-    from pytrace.methods.cok.chain_of_knowledge import Knowledge
-    from pytrace.methods.ranking import Search
+    from pytrace.kg.knowledge import Knowledge
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
     from pytrace.retrieval import SentenceIndex
+    from pytrace.retrieval.searching import HopSearcher, Search
     from pytrace.triples.graph import TripleStore
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -252,8 +252,8 @@ READER_CHOICE = choice("reader_demonstrations", 0, 1, 2, 3, 4)
 class Parts:
     """What a method may be made of; what makes or opens something is called only for a method that needs it.
 
-    `search` searches the corpus that the documents of questions were found in: see `pytrace.methods.ranking`. `corpus` has every
-    passage of it.
+    `search` searches the corpus that the documents of questions were found in, `corpus` has every passage of it, and `hops` searches across
+    hops: see `pytrace.retrieval.searching`.
     """
 
     model: LanguageModel
@@ -265,6 +265,7 @@ class Parts:
     cross_encoder: Callable[[], CrossEncoder] | None = None
     search: Search | None = None
     corpus: Iterable[Document] | None = None
+    hops: HopSearcher | None = None
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytrace.methods.base import Documents, Method, MethodRow, Need, Parts, Positive, Selected, Stages, register
-from pytrace.methods.ranking import Rank, Search, rank_by, rank_by_cross_encoder, required
+from pytrace.methods.ranking import Rank, rank_by, rank_by_cross_encoder, required
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
 from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.retrieval import RetrieverName
+from pytrace.retrieval.searching import Search
 
 
 class RetrievalSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

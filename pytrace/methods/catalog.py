@@ -15,15 +15,15 @@ import msgspec
 
 import pytrace.methods
 from pytrace.errors import InputError
+from pytrace.kg.knowledge import Knowledge
 from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
-from pytrace.methods.cok.chain_of_knowledge import Knowledge
-from pytrace.methods.ranking import Search
 from pytrace.methods.systems import system_row
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.records import Document
 from pytrace.retrieval import SentenceIndex
+from pytrace.retrieval.searching import HopSearcher, Search
 from pytrace.triples.graph import TripleStore
 
 __all__ = [
@@ -46,7 +46,7 @@ for _module in pkgutil.walk_packages(pytrace.methods.__path__, "pytrace.methods.
 
 
 # The order of lists and help texts: the papers' methods, then what they are compared with; not the order of imports.
-_ORDER = ("trace", "ks_llm", "scope_coe", "cok", "cot", "baselines")
+_ORDER = ("hops", "trace", "ks_llm", "scope_coe", "cok", "cot", "baselines")
 
 
 def _place(row: MethodRow) -> int:
@@ -181,6 +181,7 @@ def make_method(
     cross_encoder: Callable[[], CrossEncoder] | None = None,
     search: Search | None = None,
     corpus: Iterable[Document] | None = None,
+    hops: HopSearcher | None = None,
 ) -> Method:
     """Make a method by its name.
 
@@ -194,7 +195,7 @@ def make_method(
         Gives the encoder; called only for a method that needs one.
     reader
         The language model that reads the answer, if another one.
-    graph, extracted, index, knowledge, cross_encoder, search, corpus
+    graph, extracted, index, knowledge, cross_encoder, search, corpus, hops
         What some methods take or need: see `pytrace.methods.base.Parts`.
 
     Returns
@@ -209,7 +210,7 @@ def make_method(
         needs a knowledge base or a cross-encoder and has none.
     """
     named = parse_method(method) if isinstance(method, str) else method
-    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search, corpus)
+    parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search, corpus, hops)
     overrides = tuple(overrides)
     row = method_row(named.name)
     settings = method_settings(named, llm, overrides)

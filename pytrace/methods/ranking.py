@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -13,16 +12,11 @@ from pytrace.models.encoders.cross_encoder import CrossEncoder, checked_scores
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Document
 from pytrace.retrieval import RetrieverName, check_retriever, rank_each
+from pytrace.retrieval.searching import Search
 
 NO_CROSS_ENCODER = "a cross-encoder is to read question and passage together, but none was named; give --cross-encoder"
 Rank = Callable[[Sequence[str], Documents, int], list[list[Document]]]
 """From questions, the documents of each, and a count to at most so many documents of each, best first."""
-SearchName: TypeAlias = RetrieverName | Literal["together"]
-Search = Callable[[Sequence[str], SearchName, int], list[list[Document]]]
-"""From queries, a retriever's name and a count to at most so many passages of a corpus for each, best first.
-
-"given" finds across hops, "together" of that only the passages that answer together.
-"""
 
 
 def rank_by(

@@ -24,13 +24,13 @@ from pytrace.kg import KnowledgeBase
 from pytrace.methods.base import METHODS, noted, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import MethodName, method_settings, parse_method
-from pytrace.methods.ranking import SearchName
 from pytrace.models import registry
 from pytrace.models.encoders.cross_encoder import checked_scores
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.request_context import RequestContext, request_context
 from pytrace.records import Document, Triple
+from pytrace.retrieval.searching import SearchName
 from pytrace.serve import found as says
 from pytrace.serve import messages
 from pytrace.serve.batcher import Batcher

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pytrace.cli.ask import Ask
 from pytrace.cli.commands import click_command
 from pytrace.errors import InputError
+from pytrace.kg.knowledge import Knowledge
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries.few_shot import FewShotGenerator
 from pytrace.methods.catalog import (
@@ -25,7 +26,6 @@ from pytrace.methods.catalog import (
     method_settings,
     parse_method,
 )
-from pytrace.methods.cok.chain_of_knowledge import Knowledge
 from pytrace.methods.trace.trace import TraceSettings
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder

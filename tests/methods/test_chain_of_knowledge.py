@@ -12,9 +12,10 @@ from pytrace.errors import InputError, ServerError
 from pytrace.evaluation.run.run_store import Result
 from pytrace.evaluation.scores.labels_and_queries import KnowledgeScores, knowledge_scores
 from pytrace.evaluation.scores.summary import make_report
+from pytrace.kg.knowledge import Knowledge
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries import GeneratedQuery, parse_query
-from pytrace.methods.cok.chain_of_knowledge import WHOLE, ChainOfKnowledge, Knowledge, KnowledgeSettings
+from pytrace.methods.cok.chain_of_knowledge import WHOLE, ChainOfKnowledge, KnowledgeSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.claims import LABELS
 from pytrace.records import Answer, Document

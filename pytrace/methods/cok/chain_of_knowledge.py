@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 
 from pytrace.errors import InputError
-from pytrace.kg.fact_store import FactStore, QueryLimits
-from pytrace.kg.linking import EntityLinker
-from pytrace.kg.queries import QueryGenerator, query_names
+from pytrace.kg.fact_store import QueryLimits
+from pytrace.kg.knowledge import Knowledge
+from pytrace.kg.queries import query_names
 from pytrace.kg.queries.running import Asked, QueryRunner
 from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, Stages, check_questions, noted, register
 from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
@@ -22,21 +22,13 @@ from pytrace.methods.cok.verified_chain import WHOLE, Chain, Step
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
 from pytrace.methods.cot.verify_and_edit import nearest_units
-from pytrace.methods.ranking import Search
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.claims import ClaimScoring, votes
 from pytrace.records import Answer, Evidence, KnowledgeQuery, Reasoning
+from pytrace.retrieval.searching import Search
 
 _Steps = list[tuple[Chain, Step]]
-
-
-class Knowledge(NamedTuple):
-    """A knowledge base and what it takes to ask it: who writes queries, and who finds the entities that they mention."""
-
-    store: FactStore
-    linker: EntityLinker
-    generator: QueryGenerator
 
 
 class KnowledgeSettings(ThoughtSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -13,13 +13,14 @@ import msgspec
 
 from pytrace.methods.base import Count, Documents, Method, MethodRow, Positive, Selected, Stages, register
 from pytrace.methods.cot.rationales import Thinker
-from pytrace.methods.ranking import Search, rank_by
+from pytrace.methods.ranking import rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
 from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Document, Reasoning
 from pytrace.retrieval import RetrieverName
+from pytrace.retrieval.searching import Search
 
 
 class IrcotSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

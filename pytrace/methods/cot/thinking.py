@@ -27,12 +27,13 @@ from pytrace.methods.base import (
 )
 from pytrace.methods.cot.claim_thoughts import ClaimThinker, labelled
 from pytrace.methods.cot.rationales import Thinker, Thought, Verifier, Vote, majority
-from pytrace.methods.ranking import Rank, Search, rank_by
+from pytrace.methods.ranking import Rank, rank_by
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.evidence import all_documents
 from pytrace.records import Answer, Evidence
 from pytrace.retrieval import RetrieverName
+from pytrace.retrieval.searching import Search
 
 NO_CONTEXT = Evidence("none", (), ())
 

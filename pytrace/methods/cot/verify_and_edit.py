@@ -12,10 +12,10 @@ import msgspec
 from pytrace.methods.base import Documents, MethodRow, Stages, check_questions, register
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
-from pytrace.methods.ranking import Search
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.records import Answer, Evidence, Reasoning, TextUnit
 from pytrace.retrieval.nearest_sentences import nearest_sentences
+from pytrace.retrieval.searching import Search
 from pytrace.triples.extraction import sentence_units
 
 

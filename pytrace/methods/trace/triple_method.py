@@ -10,7 +10,6 @@ import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
 from pytrace.methods.base import Count, Documents, Method, Positive, Selected, Stages
-from pytrace.methods.ranking import Search
 from pytrace.methods.trace.ranker import TripleIndex
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
@@ -19,6 +18,7 @@ from pytrace.reader.evidence import document_evidence, triple_evidence
 from pytrace.reader.prompts import OpenTripleDemonstration, TripleDemonstration
 from pytrace.reader.readers import ReaderSettings, make_reader
 from pytrace.records import Chain, ChainSearch, Document, Evidence, GraphCounts, Unit
+from pytrace.retrieval.searching import Search
 from pytrace.triples.extraction import (
     DocumentExtractor,
     Extraction,

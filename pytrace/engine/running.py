@@ -1,0 +1,382 @@
+"""The one road from a request to its result: search, select, read, abstain, check.
+
+Every front end calls `Engine.run`: the command line, the library, the service, the adapters of other frameworks and the evaluation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytrace.engine.corpus import Corpus, IndexedCorpus
+from pytrace.engine.findings import answer_findings, search_findings, source_of
+from pytrace.engine.questions import NOT_A_QUESTION, is_question
+from pytrace.errors import InputError
+from pytrace.records import Answer, Document, Triple, Usage
+from pytrace.results import Check, Findings, Request, Result, certainty_of
+from pytrace.retrieval.searching import Found
+
+if TYPE_CHECKING:
+    from pytrace.certify.claims.entailment import EntailmentModel
+    from pytrace.engine.loading import Engine
+    from pytrace.kg import KnowledgeBase
+    from pytrace.kg.knowledge import Knowledge
+    from pytrace.methods.base import Method
+    from pytrace.methods.catalog import MethodName
+    from pytrace.retrieval import SentenceIndex
+    from pytrace.retrieval.searching import SearchName
+    from pytrace.triples.graph import TripleStore
+
+DEFAULT_METHOD = "hops"
+"""What answers where no method is named."""
+
+NOT_FOUND = "No answer found in these documents."
+"""The reason of an abstention."""
+
+# Passages that are listed after an abstention.
+_CLOSEST = 3
+
+OnEvent = Callable[[str, int, Result], object]
+"""Is called with a stage ("search", "evidence" or "answer"), the number of the request, and what is known of its result by then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What methods and checks may use besides models and corpus.
+
+    Attributes
+    ----------
+    graph
+        Triples of the documents.
+    index
+        Index of sentences.
+    knowledge
+        Opens the knowledge base when a method first asks it.
+    facts
+        Knowledge graph to check answers against.
+    checker
+        Model that decides about claims.
+    on_extracted
+        Is called after each document whose triples were extracted.
+    """
+
+    graph: TripleStore | None = None
+    index: SentenceIndex | None = None
+    knowledge: Callable[[], Knowledge] | None = None
+    facts: KnowledgeBase | None = None
+    checker: EntailmentModel | None = None
+    on_extracted: Callable[[object], object] | None = None
+
+
+def run(
+    engine: Engine,
+    requests: Sequence[Request],
+    corpus: Corpus | str | Path | Sequence[Document] | None = None,
+    *,
+    resources: Resources | None = None,
+    on_event: OnEvent | None = None,
+) -> list[Result]:
+    """Answer requests; see `Engine.run`."""
+    for number, request in enumerate(requests, 1):
+        _check(request, number, len(requests))
+    searched = None if corpus is None else Corpus.of(corpus)
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    results: dict[int, Result] = {}
+    for number, request in enumerate(requests):
+        if request.task == "answer" and not is_question(request.question):
+            results[number] = Result(
+                question=request.question, abstained=True, reason=NOT_A_QUESTION, evidence=Findings(kind="none")
+            )
+            _tell(on_event, "answer", number, results[number])
+            continue
+        key = (request.task, request.method, request.settings, request.where, request.documents is None)
+        alike.setdefault(key, []).append(number)
+    for numbers in alike.values():
+        batch = _Batch(engine, [requests[number] for number in numbers], searched, resources or Resources())
+
+        def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
+            _tell(on_event, stage, numbers[place], result)
+
+        results.update(zip(numbers, batch.results(tell), strict=True))
+    return [results[number] for number in range(len(requests))]
+
+
+def _check(request: Request, number: int, count: int) -> None:
+    which = "the question" if count == 1 else f"question {number} of {count}"
+    if not request.question.strip():
+        raise InputError(f"{which} is empty; ask something")
+    if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
+        raise InputError(f"min_confidence of {which} is {request.min_confidence}; give a probability from 0 to 1")
+    if request.passages < 1 or request.chains < 1:
+        raise InputError(
+            f"{which} asks for {request.passages} passages and {request.chains} chains; ask for 1 or more of each"
+        )
+
+
+def _tell(on_event: OnEvent | None, stage: str, number: int, result: Result) -> None:
+    if on_event is not None:
+        on_event(stage, number, result)
+
+
+class _Batch:
+    """Requests of one task, method and settings, which go through every stage together."""
+
+    def __init__(
+        self, engine: Engine, requests: Sequence[Request], corpus: Corpus | None, resources: Resources
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._first = requests[0]
+        self._corpus = corpus
+        self._resources = resources
+        self._questions = [request.question for request in requests]
+        self._known: dict[str, Document] = {}
+        self._found: dict[int, Found] = {}
+        self._notes: tuple[str, ...] = ()
+
+    def results(self, tell: Callable[[str, int, Result], object]) -> list[Result]:
+        """Return the results in the order of the requests."""
+        started = time.perf_counter()
+        if self._first.task == "judge" and not self._first.method:
+            return self._judged(tell)
+        if self._first.task == "search" and not self._first.method:
+            self._search(range(len(self._requests)), self._first.passages)
+            results = [self._search_result(number, started) for number in range(len(self._requests))]
+            for number, result in enumerate(results):
+                tell("search", number, result)
+            return results
+        name = self._method_name()
+        documents = self._documents(name, tell)
+        method = self._method(name)
+        if self._first.task == "search":
+            return [
+                self._selected(number, evidence, name.label)
+                for number, evidence in enumerate(method.select(self._questions, documents))
+            ]
+
+        def told(selected: Sequence[Any]) -> None:
+            for number, evidence in enumerate(selected):
+                partial = Answer(self._questions[number], "", name.label, evidence)
+                tell("evidence", number, self._result(number, partial))
+
+        method.on_evidence = told
+        if self._first.task == "judge":
+            answers = self._judging(method, name).judge(self._questions, documents)
+        else:
+            answers = method.answer(self._questions, documents)
+        results = []
+        for number, answer in enumerate(answers):
+            checked = self._checked(method, answer, documents[number]) if self._requests[number].check else None
+            results.append(self._result(number, answer, checked))
+            tell("answer", number, results[-1])
+        return results
+
+    # ---- what is asked, and of what
+
+    def _method_name(self) -> MethodName:
+        from pytrace.methods.baselines import GOLD
+        from pytrace.methods.catalog import parse_method
+
+        name = parse_method(self._first.method or DEFAULT_METHOD)
+        if name.name == GOLD and self._first.documents is None:
+            raise InputError(
+                "gold reads the documents that a data set calls right, which 'pytrace eval' alone knows; use rag"
+            )
+        return name
+
+    def _method(self, name: MethodName) -> Method:
+        resources = self._resources
+        return self._engine.method(
+            name,
+            self._first.settings,
+            graph=resources.graph,
+            extracted=resources.on_extracted,
+            index=resources.index,
+            knowledge=resources.knowledge,
+            search=None if self._searched is None else self._keeping,
+            corpus=self._searched,
+            hops=self._hops,
+        )
+
+    @property
+    def _searched(self) -> Corpus | None:
+        """The corpus, where the documents are not those of each question."""
+        return self._corpus if self._first.documents is None else None
+
+    def _keeping(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+        """Search the corpus for a method, and keep what is found for the result."""
+        assert self._searched is not None
+        found = self._searched.find(queries, self._engine, retriever, count, where=self._first.where)
+        self._known.update((passage.id, passage) for passages in found for passage in passages)
+        return found
+
+    def _documents(self, name: MethodName, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
+        """Return the documents that the method is given for each question."""
+        from pytrace.methods.catalog import method_row
+
+        requests = self._requests
+        if self._first.documents is not None:
+            given: list[Sequence[Document]] = [request.documents or () for request in requests]
+        elif self._corpus is None:
+            if "documents" in method_row(name.name).needs:
+                raise InputError(f"there is nothing that {name.name} could answer from; give documents or an index")
+            given = [()] * len(requests)
+        elif self._resources.index is not None:
+            # An index of sentences searches all documents itself.
+            given = [list(self._corpus)] * len(requests)
+        else:
+            given = self._nearest(tell)
+        self._known.update((document.id, document) for documents in given for document in documents)
+        return given
+
+    def _nearest(self, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
+        corpus = self._corpus
+        assert corpus is not None
+        count = max(request.passages for request in self._requests)
+        if not isinstance(corpus, IndexedCorpus) and len(corpus) <= count and not self._first.where:
+            return [list(corpus)] * len(self._requests)
+        started = time.perf_counter()
+        self._search(range(len(self._requests)), count)
+        given: list[Sequence[Document]] = []
+        for number, request in enumerate(self._requests):
+            found = self._found[number]
+            given.append(found.of(found.ranking.rows[: request.passages]))
+            tell("search", number, self._search_result(number, started))
+        return given
+
+    def _search(self, numbers: Sequence[int], count: int) -> None:
+        """Search across hops for requests that were not searched for yet."""
+        waiting = [number for number in numbers if number not in self._found]
+        if not waiting:
+            return
+        questions = [self._questions[number] for number in waiting]
+        if self._searched is not None:
+            found = self._searched.search(questions, self._engine, count, where=self._first.where)
+        elif self._first.documents is not None:
+            found = [
+                Corpus(self._requests[number].documents or ()).search([question], self._engine, count)[0]
+                for number, question in zip(waiting, questions, strict=True)
+            ]
+        else:
+            raise InputError("there is nothing to search; give documents or an index")
+        self._found.update(zip(waiting, found, strict=True))
+        self._known.update((passage.id, passage) for one in found for passage in one.passages.values())
+
+    def _hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
+        """Return what the search across hops found for questions of this batch."""
+        del documents
+        numbers = [self._questions.index(question) for question in questions]
+        self._search(numbers, self._first.passages)
+        return [self._found[number] for number in numbers]
+
+    # ---- claims
+
+    def _judging(self, method: Method, name: MethodName) -> Any:
+        from pytrace.methods.base import ClaimMethod
+
+        if not isinstance(method, ClaimMethod):
+            raise InputError(
+                f"{name.label} cannot judge claims; use standard, cot, cot-sc, verify-and-edit or cok, or name no method"
+            )
+        return method
+
+    def _judged(self, tell: Callable[[str, int, Result], object]) -> list[Result]:
+        """Judge claims by the texts of the corpus, without a language model unless the checker is one."""
+        from pytrace.engine.claims import judge_by_texts, passages_of
+
+        results = []
+        for number, request in enumerate(self._requests):
+            if request.documents is not None:
+                documents: Sequence[Document] = request.documents
+            elif self._corpus is None:
+                raise InputError("there is nothing to judge a claim by; give documents, an index, or a method")
+            elif isinstance(self._corpus, IndexedCorpus):
+                documents = passages_of(request.question, self._corpus, self._engine, request.where)
+            else:
+                documents = list(self._corpus)
+            self._known.update((document.id, document) for document in documents)
+            ((answer, claims),) = judge_by_texts([request.question], documents, self._resources.checker)
+            results.append(self._result(number, answer, Check(claims=claims)))
+            tell("answer", number, results[-1])
+        return results
+
+    # ---- results
+
+    def _search_result(self, number: int, started: float) -> Result:
+        request, found = self._requests[number], self._found[number]
+        return Result(
+            question=request.question,
+            read_as=found.ranking.question or request.question,
+            method="search",
+            evidence=search_findings(request.question, found, chains=request.chains, passages=request.passages),
+            seconds={"search": time.perf_counter() - started},
+            deterministic=True,
+        )
+
+    def _selected(self, number: int, evidence: Any, label: str) -> Result:
+        return self._result(number, Answer(self._questions[number], "", label, evidence))
+
+    def _result(self, number: int, answer: Answer, check: Check | None = None) -> Result:
+        request, found = self._requests[number], self._found.get(number)
+        confidence = answer.probability
+        least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
+        abstained = confidence is not None and bool(answer.text) and confidence < least
+        findings = answer_findings(answer, self._known, found)
+        if abstained:
+            findings = Findings(kind=findings.kind, sources=self._closest(found, findings))
+        return Result(
+            question=request.question,
+            read_as=request.question if found is None else found.ranking.question or request.question,
+            answer="" if abstained else answer.text,
+            confidence=confidence,
+            certainty=certainty_of(confidence),
+            abstained=abstained,
+            reason=NOT_FOUND if abstained else "",
+            withheld=answer.text if abstained else "",
+            method=answer.method,
+            evidence=findings,
+            check=check,
+            notes=(*answer.notes, *self._notes),
+            usage={stage: usage for stage, usage in answer.usage.items() if usage != Usage()},
+            seconds=answer.seconds,
+            context_tokens=answer.context_tokens,
+            deterministic=answer.deterministic,
+        )
+
+    def _closest(self, found: Found | None, findings: Findings) -> tuple[Any, ...]:
+        """Return the passages nearest to a question: those of the search, or else those that were read."""
+        if found is None:
+            return findings.sources[:_CLOSEST]
+        ranking = found.ranking
+        return tuple(
+            source_of(found.passages[row], score)
+            for row, score in zip(ranking.rows[:_CLOSEST], ranking.scores, strict=False)
+        )
+
+    def _checked(self, method: object, answer: Answer, documents: Sequence[Document]) -> Check:
+        """Check what an answer rests on: its chains or thoughts by a graph or their own triples, what it says by the texts."""
+        from pytrace.certify.answer_certificates import certify_answer
+        from pytrace.certify.claims.answer_claims import check_answer
+        from pytrace.kg import KnowledgeBase
+        from pytrace.methods.trace.top_triples import TopTriples
+        from pytrace.methods.trace.trace import Trace
+
+        read = [*documents]
+        listed = {document.id for document in read}
+        read += [
+            self._known[name] for name in answer.evidence.document_ids if name in self._known and name not in listed
+        ]
+        base = self._resources.facts
+        if base is None and isinstance(method, Trace | TopTriples):
+            # Sentences and documents state nothing that a graph could check.
+            triples = [unit for unit in method.graph.iterate_triples() if isinstance(unit, Triple)]
+            base = KnowledgeBase.in_memory(triples, self._engine.encoder) if triples else None
+        reasoned = answer.evidence.chains or answer.evidence.reasoning.rationale
+        certificates = (
+            certify_answer(base, self._engine.encoder, answer, documents=read) if base is not None and reasoned else []
+        )
+        claims = check_answer(answer, read, self._resources.checker) if read else []
+        return Check(certificates=tuple(certificates), claims=tuple(claims))

@@ -1,0 +1,104 @@
+"""The default method: search across hops, read the passages that answer together, and answer with a span of them.
+
+No paper describes it. The search finds chains of one to four passages (docs/corpus.md); the passages of the likeliest chain, and those
+that are not much less likely, are read whole, each under its heading path. `trace` and the others are the methods of papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from pytrace.errors import InputError
+from pytrace.methods.base import (
+    Documents,
+    Method,
+    MethodRow,
+    Parts,
+    Positive,
+    Selected,
+    Stages,
+    choice,
+    register,
+)
+from pytrace.models.language_model import LanguageModel
+from pytrace.reader.evidence import document_text
+from pytrace.reader.readers import ReaderSettings, make_reader
+from pytrace.records import Chain, ChainSearch, Document, Evidence
+from pytrace.retrieval.hops import chain_evidence
+from pytrace.retrieval.searching import Found, HopSearcher
+
+# Chains that the result shows.
+_CHAINS = 3
+
+
+class HopsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of `Hops`."""
+
+    # Passages that are read at most.
+    passages: Positive = 5
+    # A passage is read if it is at least this likely, compared with the likeliest one.
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.02
+
+
+class Hops(Method):
+    """Answers from the passages that a search across hops finds to answer together."""
+
+    def __init__(self, model: LanguageModel, settings: HopsSettings, *, hops: HopSearcher, name: str = "hops") -> None:
+        self.name = name
+        self.settings = settings
+        self._model = model
+        self._reader = make_reader(model, settings)
+        self._hops = hops
+
+    def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:
+        with stages.stage("search"):
+            found = self._hops(questions, documents)
+        return [Selected(self._evidence(question, one)) for question, one in zip(questions, found, strict=True)]
+
+    def _evidence(self, question: str, found: Found) -> Evidence:
+        read = self._read_passages(found)
+        names = {passage.id for passage in read}
+        chains: list[Chain] = []
+        for chain in found.ranking.chains:
+            passages = found.of(chain.rows)
+            if len(chains) < _CHAINS and names.issuperset(passage.id for passage in passages):
+                chains += chain_evidence(question, chain, passages).chains
+        return Evidence(
+            kind="documents",
+            context=tuple(document_text(passage) for passage in read),
+            document_ids=tuple(passage.id for passage in read),
+            derivation=ChainSearch(tuple(chains)),
+            relevance=found.ranking.scores[: len(read)],
+        )
+
+    def _read_passages(self, found: Found) -> list[Document]:
+        """Return the passages that are read, the likeliest first."""
+        ranking = found.ranking
+        rows = [
+            row
+            for row, score in zip(ranking.rows, ranking.scores, strict=True)
+            if score >= self.settings.share * ranking.scores[0]
+        ]
+        return found.of(rows[: self.settings.passages])
+
+
+def _make(parts: Parts, settings: HopsSettings, name: str) -> Method:
+    if parts.hops is None:
+        raise InputError(f"{name} searches across hops, and there is nothing to search; ask through Engine.run")
+    return Hops(parts.model, settings, hops=parts.hops, name=name)
+
+
+register(
+    MethodRow(
+        "hops",
+        "search across hops → read the passages that answer together → answer with a span of them",
+        Hops,
+        HopsSettings(),
+        HopsSettings(reading="span"),
+        _make,
+        space=(choice("passages", 2, 3, 4, 5, 8), choice("share", 0, 0.02, 0.1, 0.2)),
+    )
+)

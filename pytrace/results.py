@@ -1,0 +1,216 @@
+"""What one question asks for and what comes back: the only schema of an answer.
+
+`pytrace ask --json`, `pytrace search --json`, `/v1/ask`, `/v1/search`, the MCP tools, stored runs and reports all hold `Result`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pytrace.check_records import Certificate, CheckedClaim
+from pytrace.records import Document, FeatureCover, GraphCounts, Reasoning, Usage, WrittenTriples
+
+VERSION = 1
+"""Version of the schema. It grows when a field is removed, renamed or changes its meaning."""
+
+Task = Literal["answer", "search", "judge"]
+Certainty = Literal["high", "medium", "low", "unknown"]
+
+HIGH, MEDIUM = 0.75, 0.5
+"""Confidence from which an answer is called "high", and from which "medium"."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One question or claim, and how to answer it.
+
+    Attributes
+    ----------
+    question
+        The question, or the claim to judge.
+    task
+        "answer" reads an answer, "search" finds evidence only, "judge" says whether a claim holds.
+    method
+        Method name, with settings after a colon; "" is the default of the task.
+    settings
+        `name=value` settings of the method.
+    where
+        Filters on document metadata, such as ``date>=2020``.
+    documents
+        Documents of this question alone; None: the corpus of the call.
+    passages
+        Number of passages to give to the method, or to list for a search.
+    chains
+        Maximum number of chains in the result of a search.
+    check
+        Check the answer against its evidence.
+    min_confidence
+        Confidence below which no answer is given, from 0 to 1; None: the measured default.
+    """
+
+    question: str
+    task: Task = "answer"
+    method: str = ""
+    settings: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    documents: tuple[Document, ...] | None = None
+    passages: int = 20
+    chains: int = 3
+    check: bool = False
+    min_confidence: float | None = None
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A passage or document of the evidence.
+
+    `title` is the heading path, `location` file, page and headings in words, `characters` start and end in the text of its document,
+    `relevance` the score of the search, and `votes` the number of chain steps that are from it. `read` says whether the answer was read from it.
+    """
+
+    id: str
+    document: str
+    title: str
+    text: str
+    location: str = ""
+    characters: tuple[int, int] | None = None
+    page: int | None = None
+    relevance: float | None = None
+    votes: int = 0
+    read: bool = False
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of a chain: a sentence, or a triple and the sentence that supports it.
+
+    Attributes
+    ----------
+    source
+        Index of the passage in `Evidence.sources`; -1 if it is not known.
+    sentence
+        The sentence; a heading if the step is about one.
+    sentence_index
+        Index of the sentence in its passage, from 0; -1 for the heading or the whole passage.
+    location
+        File, page and headings of the sentence.
+    characters
+        Start and end of the sentence in the text of its document.
+    after
+        Number of the step that led to this one, from 1; 0: the question.
+    link
+        Name or words that link this step to the one that it comes after.
+    answer
+        Start and end of the answer in `sentence`, in characters.
+    triple
+        Head, relation and tail, if the step is a triple.
+    probability
+        Probability that the method's search gave this step, for `--explain`.
+    """
+
+    source: int
+    sentence: str
+    sentence_index: int = -1
+    location: str = ""
+    characters: tuple[int, int] | None = None
+    after: int = 0
+    link: str = ""
+    answer: tuple[int, int] | None = None
+    triple: tuple[str, str, str] | None = None
+    probability: float | None = None
+
+
+class EvidenceChain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Steps that lead to the answer; `score` is the log-probability that the method's search gave, for `--explain`."""
+
+    steps: tuple[Step, ...]
+    score: float | None = None
+    ended: bool = True
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The evidence of a result.
+
+    The last step of the first chain holds the answer, if the answer is in the evidence. `context` is what the method read where that is
+    not the text of the sources. `details` are the features, triples, thoughts or queries of methods that have them.
+    """
+
+    kind: str
+    chains: tuple[EvidenceChain, ...] = ()
+    sources: tuple[Source, ...] = ()
+    context: tuple[str, ...] = ()
+    details: FeatureCover | WrittenTriples | Reasoning | None = None
+    graph: GraphCounts | None = None
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the check of an answer found: certificates of its reasoning, and its claims compared with the texts."""
+
+    certificates: tuple[Certificate, ...] = ()
+    claims: tuple[CheckedClaim, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a `Request`, with its evidence.
+
+    Attributes
+    ----------
+    version
+        Version of this schema.
+    question
+        The question as it was asked.
+    read_as
+        The question as it was searched for, with misspelled names corrected.
+    answer
+        The answer; "" if there is none.
+    confidence
+        Calibrated probability that the answer is right, from 0 to 1; None if the method does not know.
+    certainty
+        `confidence` in a word.
+    abstained
+        Whether no answer is given; `reason` says why, and `withheld` is the answer that was not likely enough.
+    method
+        Method and settings.
+    evidence
+        What was found and read. After an abstention `sources` are the closest passages.
+    check
+        What the check found, if one was asked for.
+    notes
+        Remarks about how the answer was reached.
+    usage, seconds
+        Tokens of the language model and wall-clock seconds, by stage.
+    context_tokens
+        Tokens of the evidence that was read.
+    deterministic
+        Whether the same call gives the same numbers to the last bit.
+    """
+
+    version: int = VERSION
+    question: str
+    read_as: str = ""
+    answer: str = ""
+    confidence: float | None = None
+    certainty: Certainty = "unknown"
+    abstained: bool = False
+    reason: str = ""
+    withheld: str = ""
+    method: str = ""
+    evidence: Findings
+    check: Check | None = None
+    notes: tuple[str, ...] = ()
+    usage: dict[str, Usage] = {}
+    seconds: dict[str, float] = {}
+    context_tokens: int = 0
+    deterministic: bool = False
+
+
+def certainty_of(confidence: float | None) -> Certainty:
+    """Return a confidence in a word.
+
+    Examples
+    --------
+    >>> certainty_of(0.83), certainty_of(0.6), certainty_of(0.2), certainty_of(None)
+    ('high', 'medium', 'low', 'unknown')
+    """
+    if confidence is None:
+        return "unknown"
+    return "high" if confidence >= HIGH else "medium" if confidence >= MEDIUM else "low"
