@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, names_of
+from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
 from pytrace.reader.spans.yes_no import yes_features
@@ -92,6 +93,11 @@ class _View:
         self._linked, self._leads = _links(self._titles, sentences)
         self._place = _places_within(sentences)
         counts = Counter(stem for sentence in sentences for stem in {word.stem for word in sentence.words})
+        self._focus = FocusView(question, [sentence.words for sentence in sentences])
+        self._below: dict[int, list[int]] = {}
+        for number, sentence in enumerate(sentences):
+            if not sentence.is_title:
+                self._below.setdefault(sentence.entry, []).append(number)
         self._rare = [
             sum(
                 1 / counts[stem]
@@ -140,7 +146,9 @@ class _View:
             features["at a title"] = 1
             features[f"{asked.kind}: at a title"] = 1
             features["sentence shares"] = math.log1p(self._best_shared[entry])
+            features.update(self._focus.title_features(self._below.get(entry, ())))
             return features
+        features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))
         features["sentence shares"] = math.log1p(sum(shared))
         features[f"sentence {min(self._place[span.sentence], _LAST)}"] = 1
         features["rare shares"] = self._rare[span.sentence]
