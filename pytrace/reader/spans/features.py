@@ -22,6 +22,7 @@ _NEAR = 5  # words before and behind a span that are looked at
 _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
+_LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -38,8 +39,35 @@ class Scored(NamedTuple):
     """Each as entry, first character, and the character behind the last."""
 
 
-def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
-    """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for."""
+class EntryFacts(NamedTuple):
+    """What a search says of an entry of the evidence.
+
+    `rank` counts from 0, `relevance` is the search's score divided by the best one's, `role` is the place in the likeliest chain ("last",
+    "in" it, or "out"), and `hops` how likely the question takes several passages.
+    """
+
+    rank: int
+    relevance: float
+    role: str
+    hops: float
+
+    @property
+    def features(self) -> Features:
+        """The facts as features of every candidate in the entry."""
+        return {
+            f"rank {min(self.rank, _LAST)}": 1.0,
+            "relevance": math.log(max(self.relevance, _LEAST_RELEVANCE)),
+            f"chain {self.role}": 1.0,
+            f"chain {self.role}, hops": self.hops,
+        }
+
+
+def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts] = ()) -> list[Scored]:
+    """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for.
+
+    `facts` are what a search says of each entry; none if no search ranked them.
+    """
+    of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
     sentences = read_entries(entries)
     if asked.kind == "yes-no":
@@ -52,7 +80,7 @@ def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
         form = normalise_answer(text)
         if not form:
             continue
-        features = view.features(span, form)
+        features = {**view.features(span, form), **of_entries[entry]}
         place = (entry, span.start, span.end)
         if form in found:
             known = found[form]
