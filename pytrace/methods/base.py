@@ -217,14 +217,11 @@ def noted(answer: Answer, *notes: str) -> Answer:
 
 
 def _notes(evidence: Evidence, reading: Reading) -> tuple[str, ...]:
-    """Say what a reader of the answer should know: an answer withheld, no evidence, or a context that did not fit."""
-    notes = []
-    if reading.withheld is not None:
-        likely = "" if reading.probability is None else f", right with probability {reading.probability:.2f}"
-        notes.append(f"not likely enough to be given: {reading.withheld!r}{likely}")
+    """Return remarks on an answer: no evidence, or a context that did not fit."""
+    notes: list[str] = []
     if evidence.kind == "none":  # where a method is to have no context, its absence is no news
         return tuple(notes)
-    if not evidence.context and reading.withheld is None:
+    if not evidence.context and reading.text:
         notes.append("no evidence was found; the answer is the model's own")
     if reading.left_out:
         notes.append(
