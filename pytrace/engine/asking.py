@@ -103,7 +103,7 @@ def answer_all(
     from pytrace.methods.catalog import check_overrides
     from pytrace.triples.graph import TripleStore
 
-    overrides = check_overrides([method], models.settings_name, settings)[method.name]
+    overrides = check_overrides([method], settings)[method.name]
     # An index of sentences searches all documents itself.
     everything = list(corpus) if sentence_index is not None else None
     chosen = (

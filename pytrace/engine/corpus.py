@@ -193,20 +193,14 @@ class Corpus:
         InputError
             The question is empty.
         """
+        from pytrace.methods.abilities import UNABLE
         from pytrace.methods.catalog import make_method
-        from pytrace.methods.trace.trace import SMALL
         from pytrace.reader.evidence import triple_evidence
 
-        # The settings for small models choose by the encoder and named heads alone.
-        settings = [f"{name}={getattr(SMALL, name)}" for name in ("unit", "scoring", "length", "beams", "link_weight")]
-        method = make_method(
-            "trace",
-            engine.model,
-            lambda: engine.encoder,
-            "tiny",
-            # As wide as SMALL's: a chain that is not among the best yet may come to be.
-            [*settings, f"chains={chains}", f"width={max(8, chains)}"],
-        )
+        # The settings without a language model's abilities choose by the encoder and named heads alone.
+        wide = max(8, chains)  # a chain that is not among the best yet may come to be
+        settings = [f"chains={chains}", f"width={wide}"]
+        method = make_method("trace", engine.model, lambda: engine.encoder, UNABLE, settings)
         (evidence,) = method.select([question], [self.nearest(question, engine)])
         return [triple_evidence([chain]) for chain in evidence.chains]
 

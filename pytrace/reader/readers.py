@@ -17,6 +17,10 @@ from pytrace.reader.spans.reader import SpanReader
 ReaderName = Literal["free", "span", "grammar", "agreement"]
 """Written by the model; a span of the evidence (or yes or no); written, but only what stands there; the better of the first two."""
 
+SMALL_MODEL_READER = ("reading=span", "reader_demonstrations=4")
+"""How a model of less than a billion parameters reads, whatever the method: it answers at length unless it is shown short answers, and
+better with what the evidence says than in words of its own."""
+
 _CHOOSING: dict[ReaderName, type[ChoosingReader]] = {
     "span": SpanReader,
     "grammar": GrammarReader,

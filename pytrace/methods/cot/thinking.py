@@ -195,7 +195,6 @@ for _name, _summary, _method in (
             _summary,
             _method,
             ThoughtSettings(),
-            ThoughtSettings(),
             needs=frozenset(),
             takes=frozenset({"search"}),
         )
