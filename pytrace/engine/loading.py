@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.encoders import is_address, load_cross_encoder, load_encoder
 from pytrace.errors import InputError
+from pytrace.methods.abilities import LARGE, Abilities
 from pytrace.models.language_model import deferred
 
 if TYPE_CHECKING:
     from pytrace.certify.certificate_records import Certificate, Response
     from pytrace.kg import KnowledgeBase
-    from pytrace.methods.abilities import Abilities, ModelAbilities
+    from pytrace.methods.abilities import ModelAbilities
     from pytrace.methods.base import Method
     from pytrace.methods.catalog import MethodName
     from pytrace.models.encoders.cross_encoder import CrossEncoder
@@ -194,7 +195,6 @@ class Engine:
 
     def _advise(self, llm: str, parameters: int) -> None:
         """Say that a large language model deserves a better encoder than the tiny one."""
-        from pytrace.methods.abilities import LARGE
         from pytrace.models import registry
 
         known = registry.catalog()

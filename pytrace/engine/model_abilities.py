@@ -27,7 +27,12 @@ from pytrace.models.llama.gguf_header import count_parameters, read_header
 
 FILE = "abilities.json"
 """Where verdicts are remembered, in `PYTRACE_HOME`."""
-MEASURED: tuple[Ability, ...] = ("letters", "ends", "triples")
+MEASURED: dict[Ability, str] = {
+    "letters": "chooses by letters",
+    "ends": "ends chains",
+    "triples": "writes triples",
+}
+"""The abilities that take a test, in words."""
 
 _Verdicts = dict[str, AbilityVerdict]
 
@@ -77,7 +82,7 @@ class MeasuredAbilities:
         found = {"reads": is_large(self._reader), **self._found}
         if not is_address(self._llm):
             for ability in MEASURED:
-                if ability not in found and (verdicts := self._recalled(ability)) is not None:
+                if ability not in found and (verdicts := _recalled(self._content, ability)) is not None:
                     found[ability] = verdicts[ability].able
         return Abilities(**found)
 
@@ -86,36 +91,26 @@ class MeasuredAbilities:
             return is_large(self._reader)
         if ability == "logits":
             return not is_address(self._llm) or self._model().gives_logits
-        return self._verdicts(ability)[ability].able
-
-    def _verdicts(self, ability: Ability) -> _Verdicts:
-        """Return the verdicts of the test that measures an ability, which is made if it was not yet."""
-        return self._recalled(ability) or registry.remembered(
-            FILE, self._key(ability), dict[str, _Verdicts], lambda: self._measure(_test_of(ability))
+        verdicts = _recalled(self._content, ability) or registry.remembered(
+            FILE, _key(self._content, ability), dict[str, _Verdicts], lambda: self._measure(ability)
         )
+        # A record that lacks the verdict is damaged, and no worse than none.
+        return (verdicts if ability in verdicts else self._measure(ability))[ability].able
 
-    def _recalled(self, ability: Ability) -> _Verdicts | None:
-        """Return verdicts that come with the package, or that an earlier test left."""
-        known = None if is_address(self._llm) else known_models().get(_known_sha256(self._llm) or "")
-        if known is not None and ability in known.verdicts:
-            return known.verdicts
-        return registry.recall(FILE, self._key(ability), dict[str, _Verdicts])
+    @functools.cached_property
+    def _content(self) -> str:
+        """What verdicts are kept by: the file's hash, or a server's address and what it says of its model."""
+        if not is_address(self._llm):
+            return _sha256(self._llm)
+        model = self._model()
+        return f"{self._llm}-{model.name}-{model.fingerprint}"
 
-    def _key(self, ability: Ability) -> str:
-        """Return by what the verdicts of an ability's test are remembered: the file's hash, or what a server says of its model."""
-        if is_address(self._llm):
-            model = self._model()
-            content = f"{self._llm}-{model.name}-{model.fingerprint}"
+    def _measure(self, ability: Ability) -> _Verdicts:
+        """Return the verdicts of the test that measures an ability."""
+        if _test_of(ability) == "triples":
+            what, measure, seconds = "writes triples", measure_triples, TRIPLES_SECONDS
         else:
-            content = _known_sha256(self._llm) or registry.content_sha256(registry.resolve_original(self._llm).path)
-        return f"{VERSION}-{content}-{_test_of(ability)}"
-
-    def _measure(self, test: Literal["choices", "triples"]) -> _Verdicts:
-        what = "chooses steps of chains" if test == "choices" else "writes triples"
-        measure, seconds = {
-            "choices": (measure_choices, CHOICES_SECONDS),
-            "triples": (measure_triples, TRIPLES_SECONDS),
-        }[test]
+            what, measure, seconds = "chooses steps of chains", measure_choices, CHOICES_SECONDS
         warnings.warn(
             f"testing how well {self._llm} {what}, once, in at most {seconds:.0f} seconds; the method's settings follow from it",
             UserWarning,
@@ -124,8 +119,33 @@ class MeasuredAbilities:
         return measure(self._model(), presumed=is_large(self._llm))
 
 
+def describe(llm: str) -> str:
+    """Say in words what is known of a named model or a file, without a test."""
+    count = parameters(llm)
+    said = [] if count is None else [f"{count / 1e6:,.0f} million parameters"]
+    for ability, words in MEASURED.items():
+        verdict = (_recalled(_sha256(llm), ability) or {}).get(ability)
+        known = (
+            "not tested" if verdict is None else f"{'yes' if verdict.able else 'no'}, {verdict.right} of {verdict.of}"
+        )
+        said.append(f"{words}: {known}")
+    return "; ".join(said)
+
+
 def _test_of(ability: Ability) -> Literal["choices", "triples"]:
     return "triples" if ability == "triples" else "choices"
+
+
+def _key(content: str, ability: Ability) -> str:
+    return f"{VERSION}-{content}-{_test_of(ability)}"
+
+
+def _recalled(content: str, ability: Ability) -> _Verdicts | None:
+    """Return verdicts that come with the package, or that an earlier test left."""
+    known = known_models().get(content)
+    if known is not None and ability in known.verdicts:
+        return known.verdicts
+    return registry.recall(FILE, _key(content, ability), dict[str, _Verdicts])
 
 
 def is_large(llm: str) -> bool:
@@ -150,6 +170,11 @@ def parameters(llm: str) -> int | None:
         return count_parameters(read_header(registry.resolve_original(llm).path))
     except (ModelFileError, OSError):
         return None  # what is wrong is told where the model is loaded
+
+
+def _sha256(llm: str) -> str:
+    """Return the SHA-256 of a model's own file, whether or not another weight format is in use for it."""
+    return _known_sha256(llm) or registry.content_sha256(registry.resolve_original(llm).path)
 
 
 def _known_sha256(llm: str) -> str | None:

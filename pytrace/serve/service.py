@@ -407,6 +407,7 @@ class Service(Closing):
         while not (self._warm or self._closing.is_set()):
             try:
                 self.engine.model.count_tokens("ready")
+                method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
                 self._warm = True
             except PytraceError as error:
                 if str(error) != last:
