@@ -150,7 +150,7 @@ class Eval(Command):
 
         models, out = self.models, self.out
         asked = (*self.methods, *map(add_system, self.systems))
-        methods = expand(asked, self.sweeps, self.seeds, models.settings_name, self.settings)
+        methods = expand(asked, self.sweeps, self.seeds, self.settings)
         baseline = baseline_label(self.baseline, methods)
         if self.sweeps or self.seeds is not None:
             common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(asked)}")
@@ -332,12 +332,13 @@ def _progress(
 
 
 def expand(
-    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, llm: str, settings: Sequence[str] = ()
+    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, settings: Sequence[str] = ()
 ) -> tuple[MethodName, ...]:
     """Return every method with every combination of the values of the swept settings that it has and does not name itself."""
     # In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
+    from pytrace.methods.abilities import CAPABLE
     from pytrace.methods.base import setting_name
-    from pytrace.methods.catalog import MethodName, default_settings, method_settings
+    from pytrace.methods.catalog import MethodName, method_row, method_settings
 
     swept = _values(sweeps, seeds)
     for setting in settings:
@@ -347,13 +348,13 @@ def expand(
     expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
     for method in methods:
         named = {setting_name(setting) for setting in method.overrides}
-        fields = default_settings(method.name, llm).__struct_fields__
+        fields = method_row(method.name).settings.__struct_fields__
         open_values = {name: values for name, values in swept.items() if name in fields and name not in named}
         used |= open_values.keys()
         for values in itertools.product(*open_values.values()):
             added = (f"{name}={value}" for name, value in zip(open_values, values, strict=True))
             variant = MethodName(method.name, (*method.overrides, *added))
-            method_settings(variant, llm)  # a wrong value must not be found after hours of asking
+            method_settings(variant, CAPABLE)  # a wrong value must not be found after hours of asking
             expanded.setdefault(identity(variant), variant)  # a METHOD that was named in full may come again of a sweep
     for name in swept:
         if name not in used:

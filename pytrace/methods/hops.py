@@ -112,8 +112,7 @@ register(
         "search across hops → read the passages that answer together → answer with a span of them",
         Hops,
         HopsSettings(),
-        HopsSettings(reading="span"),
-        _make,
+        make=_make,
         space=(choice("passages", 2, 3, 4, 5, 8), choice("share", 0, 0.02, 0.1, 0.2)),
     )
 )

@@ -13,6 +13,10 @@ from pytrace.reader.spans.reader import SpanReader
 ReaderName = Literal["free", "span"]
 """Written by the language model; a span of the evidence, yes or no, without one."""
 
+SMALL_MODEL_READER = ("reading=span", "reader_demonstrations=4")
+"""How answers are read where the language model has less than a billion parameters, whatever the method: such a model answers at length
+unless it is shown short answers, and worse than the spans of the evidence are."""
+
 
 class ReaderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of how answers are read; the defaults are the papers', whose readers write freely and are shown nothing."""

@@ -21,6 +21,7 @@ from pytrace.engine.corpus import IndexedCorpus
 from pytrace.engine.loading import Engine
 from pytrace.errors import DataError, InputError, PytraceError
 from pytrace.kg import KnowledgeBase
+from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.base import METHODS, noted, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import MethodName, method_settings, parse_method
@@ -198,9 +199,9 @@ class Service(Closing):
                     f"{setting_name(override)} names a file of the server, which requests may not; leave it out"
                 )
         if method != self.method:
-            check_settings(method, self.engine.llm, (*request.settings, *method.overrides))
+            check_settings(method, (*request.settings, *method.overrides))
         elif request.settings:
-            check_settings(MethodName(method.name), self.engine.llm, request.settings)
+            check_settings(MethodName(method.name), request.settings)
         with self._lock:
             waiting = self._asked - self.settings.answering
             if waiting >= self.settings.waiting:
@@ -406,6 +407,7 @@ class Service(Closing):
         while not (self._warm or self._closing.is_set()):
             try:
                 self.engine.model.count_tokens("ready")
+                method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
                 self._warm = True
             except PytraceError as error:
                 if str(error) != last:
@@ -448,9 +450,9 @@ class Service(Closing):
                     self.on_trouble("index not reloaded", error)
 
 
-def check_settings(method: MethodName, llm: str, overrides: Sequence[str]) -> None:
+def check_settings(method: MethodName, overrides: Sequence[str]) -> None:
     """Refuse settings that a method does not have, and numbers of which one question would take the time or memory of all others."""
-    values = method_settings(MethodName(method.name), llm, overrides)
+    values = method_settings(MethodName(method.name), CAPABLE, overrides)
     for name in {setting_name(override) for override in overrides}:
         value, most = getattr(values, name), _MOST_BY_SETTING.get(name, _MOST_OF_SETTING)
         if isinstance(value, int | float) and value > most:

@@ -44,6 +44,7 @@ from pytrace.kg.graph_sources import read_source
 from pytrace.kg.queries.notation import parse_query
 from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
+from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.late_interaction_files import LateInteractionFiles
@@ -444,7 +445,7 @@ TARGETS: dict[str, Target] = {
     ),
     "filters": _of_text(lambda text: parse_filters([text]), "date>=2020-01-01", "author=Venn"),
     "settings": _of_text(
-        lambda text: method_settings(parse_method(text), "tiny"), "trace:chains=3,link_weight=0.5", "dense:top=3"
+        lambda text: method_settings(parse_method(text), CAPABLE), "trace:chains=3,link_weight=0.5", "dense:top=3"
     ),
     "files of settings": Target(lambda path: _settings_of(f"@{path}"), _texts('{"settings": ["top=3"]}'), ".json"),
     "configuration": Target(

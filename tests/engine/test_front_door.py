@@ -168,7 +168,7 @@ def test_importing_the_package_loads_no_library() -> None:
 def test_a_large_language_model_with_the_tiny_encoder_gets_one_line_of_advice(
     monkeypatch: pytest.MonkeyPatch, encoder: str, advised: bool
 ) -> None:
-    monkeypatch.setattr(loading, "_LARGE", 100_000_000)
+    monkeypatch.setattr(loading, "LARGE", 100_000_000)
     engine = pytrace.load("tiny", encoder=encoder, threads=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -12,6 +12,7 @@ import pytest
 from pytrace.certify.claims.answer_claims import answer_statement
 from pytrace.certify.response_parsing import parse_response
 from pytrace.errors import InputError
+from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.baselines import Rag
 from pytrace.methods.catalog import method_settings
 from pytrace.models import registry
@@ -175,7 +176,7 @@ def test_a_confidence_needs_a_reader_that_knows_it() -> None:
         make_reader(ScriptedModel(), ReaderSettings(min_confidence=0.5))
     for wrong in ("min_confidence=1.5", "min_confidence=nan", "min_confidence=-0.1", "reading=best"):
         with pytest.raises(InputError, match=r"cannot be used|is nan|not within"):
-            method_settings("rag", "large", [wrong])
+            method_settings("rag", CAPABLE, [wrong])
     with pytest.raises(ValueError, match="from 0 to 1, not 2"):
         SpanReader(ScriptedModel(), min_confidence=2)
     assert {*get_args(ReaderName)} == {"free", "span", "grammar", "agreement"}

@@ -15,7 +15,35 @@ _RELATIVE = frozenset(("that", "which", "who", "whom", "whose", "where", "when")
 _CONTENT = frozenset(("word", "verb", "number"))
 _FUNCTION = frozenset(("article", "auxiliary", "preposition", "of", "and", "pronoun", "mark"))
 # Not said near an answer, though a question has them.
-_ASKING = frozenset("what which who whom whose where when why how many much long old name did does do the in on of is are was were".split())
+_ASKING = frozenset(
+    [
+        "what",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "where",
+        "when",
+        "why",
+        "how",
+        "many",
+        "much",
+        "long",
+        "old",
+        "name",
+        "did",
+        "does",
+        "do",
+        "the",
+        "in",
+        "on",
+        "of",
+        "is",
+        "are",
+        "was",
+        "were",
+    ]
+)
 # Words between a focus word and a span that are looked at, and from which two are far from each other.
 _BETWEEN, _FAR = 3, 30
 # Words of a sentence that say what its entry's title does or is.
@@ -91,7 +119,10 @@ class FocusView:
     def title_features(self, numbers: Sequence[int]) -> dict[str, float]:
         """Return how the focus is said of a title, by the sentences below it."""
         begins = any(place < _BEGINNING for number in numbers for place in self._places[number])
-        return {"title focus": max((self._shares[number] for number in numbers), default=0.0), f"title does {begins}": 1.0}
+        return {
+            "title focus": max((self._shares[number] for number in numbers), default=0.0),
+            f"title does {begins}": 1.0,
+        }
 
 
 __all__ = ["FocusView", "focus_stems"]
