@@ -11,13 +11,14 @@ get the same prompts of four demonstrations. Every set but IRCoT's has its quest
 that share their words: probabilities are learned from both, and told of each.
 
 `--absent` takes only the first so many of each set without their evidence; `--cost` measures tokens and seconds of each reader with the first so many questions, each by a model that has seen nothing yet; `--plot` draws how far
-probabilities are to be trusted; `--write` learns from all and replaces the shipped weights; `--cache` keeps what the model said for the next time.
+probabilities are to be trusted; `--write` learns from all and replaces the shipped weights and the list of their questions; `--cache` keeps what the model said for the next time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,6 +51,7 @@ from pytrace.reader.spans.reader import Ranked, SpanReader, certainty_of
 from pytrace.reader.spans.weights import SpanWeights
 from pytrace.records import Document, Evidence, Question
 from pytrace.retrieval import Bm25Retriever
+from pytrace.storage.question_hashes import save_question_hashes
 
 Floats = NDArray[np.float64]
 
@@ -376,7 +378,14 @@ def main() -> None:
         )
         path = Path(shipped.__file__).with_name("weights.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(final), indent=1) + b"\n")
+        made_by = f"python -m benches.readers {' '.join(Path(each).name for each in sys.argv[1:])}"
+        save_question_hashes(path, questions_of(gold), made_by=made_by)
         print(f"{len(final.candidates)} and {len(final.choice)} weights written to {path}")
+
+
+def questions_of(gold: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return the questions that are learned from; those without their evidence are the same."""
+    return [row.question for name, rows in gold.items() if name != ONLY_TESTED for row in rows]
 
 
 def learned(
