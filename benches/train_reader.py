@@ -32,6 +32,7 @@ from pytrace.reader.spans.certainty import certainty
 from pytrace.reader.spans.features import candidates
 from pytrace.reader.spans.reader import SpanReader, entry_facts
 from pytrace.reader.spans.weights import SpanWeights
+from pytrace.storage.question_hashes import save_question_hashes
 
 Floats = NDArray[np.float64]
 
@@ -230,6 +231,7 @@ def main() -> None:
     if given.write:
         path = Path(shipped.__file__).with_name("weights.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=0) + b"\n")
+        save_question_hashes(path, [row.example.question for row in rows], made_by=weights.made_by)
         print(f"{len(weights.choice):,} weights written to {path}")
 
 

@@ -39,9 +39,7 @@ KNOWN = {
 
 
 def tracked() -> list[str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout, so that nothing says which files belong to the project")
     return [path for path in listed.stdout.split("\0") if path]

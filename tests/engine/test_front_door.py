@@ -12,13 +12,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+from pytrace.engine.asking import read_corpus, read_questions
 
 import pytrace
 from pytrace.cli import common
 from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
-from pytrace.engine.asking import read_corpus, read_questions
 from pytrace.errors import DataError, InputError, ModelFileError
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel

@@ -8,6 +8,10 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 import pytest
+from pytrace.reader.certainty import certainty
+from pytrace.reader.choosing import ABSTENTION
+from pytrace.reader.grammar import MOST_PLACES, WIDTH, GrammarReader
+from pytrace.reader.spans.agreement import AgreementReader
 
 from pytrace.certify.claims.answer_claims import answer_statement
 from pytrace.certify.response_parsing import parse_response
@@ -20,12 +24,8 @@ from pytrace.models.base_model import GenerationRequest
 from pytrace.models.language_model import Completion, ContinuationScore
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
-from pytrace.reader.certainty import certainty
-from pytrace.reader.choosing import ABSTENTION
 from pytrace.reader.evidence import all_documents
-from pytrace.reader.grammar import MOST_PLACES, WIDTH, GrammarReader
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
-from pytrace.reader.spans.agreement import AgreementReader
 from pytrace.reader.spans.candidates import MOST_WORDS
 from pytrace.reader.spans.reader import SpanReader
 from pytrace.reader.spans.weights import SpanWeights, shipped_weights

@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
+
+from pytrace.storage.question_hashes import load_question_hashes
+
+_SHIPPED = Path(__file__).with_name("weights.json")
 
 
 class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,4 +44,9 @@ def _weighed(weights: Mapping[str, float], values: Mapping[str, float]) -> float
 @cache
 def shipped_weights() -> SpanWeights:
     """Return the weights that come with the package."""
-    return msgspec.json.decode(resources.files(__package__).joinpath("weights.json").read_bytes(), type=SpanWeights)
+    return msgspec.json.decode(_SHIPPED.read_bytes(), type=SpanWeights)
+
+
+def learned_questions() -> frozenset[str] | None:
+    """Return the hashes of the questions that the weights that come with the package were learned from."""
+    return load_question_hashes(_SHIPPED, remedy="install pytrace again")
