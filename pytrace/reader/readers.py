@@ -30,5 +30,5 @@ class ReaderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 def make_reader(model: LanguageModel, settings: ReaderSettings) -> Reader:
     """Return the reader that settings ask for."""
     if settings.reading == "span":
-        return SpanReader(model)
+        return SpanReader(model, demonstrations=settings.reader_demonstrations)
     return Reader(model, demonstrations=settings.reader_demonstrations)

@@ -8,7 +8,7 @@ evidence has these, and whether two come from one country by the countries that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader, Reading
@@ -28,25 +28,35 @@ class Ranked(NamedTuple):
 class SpanReader(Reader):
     """Answers with the likeliest span of the evidence, with yes or with no; an empty answer if there is no candidate.
 
+    The language model is asked only where a method has no evidence at all by design (kind "none").
+
     Parameters
     ----------
     model
-        Language model of the method; it is not asked.
+        Language model of the method.
     weights
         Weights instead of those that come with the package.
+    **settings
+        As for `Reader`.
     """
 
-    def __init__(self, model: LanguageModel, *, weights: SpanWeights | None = None) -> None:
-        super().__init__(model)
+    def __init__(self, model: LanguageModel, *, weights: SpanWeights | None = None, **settings: Any) -> None:
+        super().__init__(model, **settings)
         self._weights = weights or shipped_weights()
 
     def with_model(self, model: LanguageModel) -> Reader:
-        """Return the same reader; no model is asked."""
-        return SpanReader(model, weights=self._weights)
+        """Return the same reader with another model."""
+        return SpanReader(model, weights=self._weights, **self._settings)
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence."""
-        return [self._reading(question, seen) for question, seen in zip(questions, evidence, strict=True)]
+        bare = [number for number, seen in enumerate(evidence) if seen.kind == "none"]
+        written = super().read([questions[number] for number in bare], [evidence[number] for number in bare])
+        readings = dict(zip(bare, written, strict=True))
+        for number, (question, seen) in enumerate(zip(questions, evidence, strict=True)):
+            if number not in readings:
+                readings[number] = self._reading(question, seen)
+        return [readings[number] for number in range(len(questions))]
 
     def rank(self, question: str, evidence: Evidence) -> list[Ranked]:
         """Return the candidates of a question, the likeliest first; only one where a rule decides."""
