@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -40,7 +41,7 @@ class Batcher(Closing, Generic[Item, Result]):
     budget
         What goes together, at most; an item that counts more goes alone.
     most_waiting
-        What may wait before more is refused.
+        What may wait before more is refused; by default there is no limit.
     name
         What is done, as messages and metrics name it.
     observe
@@ -53,7 +54,7 @@ class Batcher(Closing, Generic[Item, Result]):
         *,
         size: Callable[[Item], int],
         budget: int,
-        most_waiting: int,
+        most_waiting: int = sys.maxsize,
         name: str,
         observe: Callable[[int, float], object] | None = None,
     ) -> None:

@@ -13,8 +13,8 @@ from pytrace.retrieval.searching import Found
 from pytrace.serve.batcher import Batcher
 from pytrace.storage.closing import Closing
 
-# Questions that are searched together, and that may wait.
-_BATCH_SIZE, _QUEUE_SIZE = 32, 512
+# Questions that are searched together.
+_BATCH_SIZE = 32
 
 
 class _Query(NamedTuple):
@@ -41,7 +41,6 @@ class SharedSearch(Closing):
             self._search,
             size=lambda _: 1,
             budget=_BATCH_SIZE,
-            most_waiting=_QUEUE_SIZE,
             name="questions to search for",
             observe=observe,
         )
