@@ -143,7 +143,8 @@ class _Batch:
         if self._first.task == "judge" and not self._first.method:
             return self._judged(tell)
         if self._first.task == "search" and not self._first.method:
-            self._search(range(len(self._requests)), self._first.passages)
+            # No ranking has more chains than passages.
+            self._search(range(len(self._requests)), max(max(each.passages, each.chains) for each in self._requests))
             results = [self._search_result(number, started) for number in range(len(self._requests))]
             for number, result in enumerate(results):
                 tell("search", number, result)
@@ -269,7 +270,7 @@ class _Batch:
         """Return what the search across hops found for questions of this batch."""
         del documents
         numbers = [self._questions.index(question) for question in questions]
-        self._search(numbers, self._first.passages)
+        self._search(numbers, max(request.passages for request in self._requests))
         return [self._found[number] for number in numbers]
 
     # ---- claims

@@ -22,7 +22,7 @@ from pytrace.errors import InputError
 from pytrace.methods.catalog import parse_method
 from pytrace.serve import messages
 from pytrace.serve.protocol import guarded_protocol
-from pytrace.serve.routes import decode_body
+from pytrace.serve.routes import RouteRow, decode_body
 from pytrace.serve.service import check_settings
 from pytrace.serve.stored_documents import safe_name
 from tests.attack import service as attack
@@ -224,7 +224,7 @@ def test_settings_are_refused_beyond_their_bounds_alone() -> None:
 
 
 @pytest.mark.parametrize("row", POSTED, ids=lambda row: row.path)
-def test_bodies_of_every_route_are_decoded_or_refused(row: hostile_requests.RouteRow) -> None:
+def test_bodies_of_every_route_are_decoded_or_refused(row: RouteRow) -> None:
     random = Random(row.path)
     assert row.body is not None
     valid = msgspec.json.encode(row.example)
