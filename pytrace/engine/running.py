@@ -161,7 +161,7 @@ class _Batch:
         def told(selected: Sequence[Any]) -> None:
             for number, evidence in enumerate(selected):
                 partial = Answer(self._questions[number], "", name.label, evidence)
-                tell("evidence", number, self._result(number, partial))
+                tell("evidence", number, self._result(number, partial, final=False))
 
         method.on_evidence = told
         if self._first.task == "judge":
@@ -318,13 +318,13 @@ class _Batch:
         )
 
     def _selected(self, number: int, evidence: Any, label: str) -> Result:
-        return self._result(number, Answer(self._questions[number], "", label, evidence))
+        return self._result(number, Answer(self._questions[number], "", label, evidence), final=False)
 
-    def _result(self, number: int, answer: Answer, check: Check | None = None) -> Result:
+    def _result(self, number: int, answer: Answer, check: Check | None = None, *, final: bool = True) -> Result:
         request, found = self._requests[number], self._found.get(number)
         confidence = answer.probability
         least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
-        abstained = confidence is not None and bool(answer.text) and confidence < least
+        abstained = final and (not answer.text or (confidence is not None and confidence < least))
         findings = answer_findings(answer, self._known, found)
         if abstained:
             findings = Findings(kind=findings.kind, sources=self._closest(found, findings))

@@ -21,6 +21,7 @@ from pytrace.engine.loading import Engine
 from pytrace.engine.running import DEFAULT_METHOD, Resources
 from pytrace.errors import InputError, PytraceError
 from pytrace.kg import KnowledgeBase
+from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.base import METHODS, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import MethodName, method_settings, parse_method
@@ -228,7 +229,7 @@ class Service(Closing):
         for name in map(setting_name, overrides):
             if name.endswith("_file"):
                 raise InputError(f"{name} names a file of the server, which requests may not; leave it out")
-        check_settings(method, self.engine.llm, overrides)
+        check_settings(method, overrides)
 
     # ---- ranks, vectors, certificates
 
@@ -237,7 +238,7 @@ class Service(Closing):
         """The names that requests may give as their model, the one that ranks first."""
         cross = self.engine.cross_encoder_name
         names = [cross] if cross is not None else []
-        return list(dict.fromkeys([*names, self.engine.encoder_name, self.encoder.name, self.engine.llm, "pytrace"]))
+        return list(dict.fromkeys([*names, self.engine.encoder_name, self.encoder.name, "pytrace"]))
 
     def check_model(self, name: str | None) -> str:
         """Return the model that a request names, or the first; `InputError` where there is none of that name."""
@@ -358,6 +359,7 @@ class Service(Closing):
         while not (self._warm or self._closing.is_set()):
             try:
                 self.engine.model.count_tokens("ready")
+                method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
                 self._warm = True
             except PytraceError as error:
                 if str(error) != last:
@@ -401,9 +403,9 @@ class Service(Closing):
                     self.on_trouble("index not reloaded", error)
 
 
-def check_settings(method: MethodName, llm: str, overrides: Sequence[str]) -> None:
+def check_settings(method: MethodName, overrides: Sequence[str]) -> None:
     """Refuse settings that a method does not have, and numbers above their bounds."""
-    values = method_settings(MethodName(method.name), llm, overrides)
+    values = method_settings(MethodName(method.name), CAPABLE, overrides)
     for name in {setting_name(override) for override in overrides}:
         value, most = getattr(values, name), _MOST_BY_SETTING.get(name, _MOST_OF_SETTING)
         if isinstance(value, int | float) and value > most:

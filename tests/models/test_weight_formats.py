@@ -286,7 +286,6 @@ def test_a_named_model_is_pulled_rewritten_listed_verified_and_undone(
     (home / "catalog.json").write_text(json.dumps({"models": [described]}), encoding="utf-8")
     speeds(monkeypatch, F16=1.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    monkeypatch.setattr("pytrace.methods.catalog.SMALL_MODELS", {"m"})
 
     def run(*arguments: str) -> Any:
         result = CliRunner().invoke(models_cli.models, [*arguments, "--json"], catch_exceptions=False)

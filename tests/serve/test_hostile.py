@@ -218,9 +218,9 @@ def test_who_sends_no_http_and_has_left_is_no_fault_of_the_request_before() -> N
 
 
 def test_settings_are_refused_beyond_their_bounds_alone() -> None:
-    check_settings(parse_method("cot-sc"), "tiny", ["samples=64", "temperature=0.9", "seed=1000000"])
+    check_settings(parse_method("cot-sc"), ["samples=64", "temperature=0.9", "seed=1000000"])
     with pytest.raises(InputError, match="samples is 65, and requests may set it to 64"):
-        check_settings(parse_method("cot-sc"), "tiny", ["samples=65"])
+        check_settings(parse_method("cot-sc"), ["samples=65"])
 
 
 @pytest.mark.parametrize("row", POSTED, ids=lambda row: row.path)
