@@ -128,6 +128,8 @@ class _Evidence:
 
     def add(self, right: bool, chance: float, useful: float) -> None:
         """Count an answer that is right with one probability by chance, and with another if the model is useful."""
+        if self.decided:  # what comes later has no part in a sequential test
+            return
         self.right += right
         self.of += 1
         self.log_odds += math.log(useful / chance) if right else math.log((1 - useful) / (1 - chance))
