@@ -285,7 +285,7 @@ def test_eval_names_mixed_readers_and_seen_questions(
     assert status == 0
     lines = output.splitlines()
     assert lines[1] == (
-        "3 of 4 questions were used to train the answer extractor's weights; figures of the 1 unseen questions are shown next to "
+        "3 of 4 questions were used to train the answer extractor's weights; figures of the 1 unseen question are shown next to "
         "those of all"
     )
     assert "EM UNSEEN" in output

@@ -152,5 +152,6 @@ def seen_notice(
     if unseen == 0:
         parts.append("no held-out figure exists")
     elif unseen is not None and unseen < questions:
-        parts.append(f"figures of the {unseen:,} unseen {noun} are shown next to those of all")
+        others = noun.removesuffix("s") if unseen == 1 else noun
+        parts.append(f"figures of the {unseen:,} unseen {others} are shown next to those of all")
     return "; ".join(parts)
