@@ -14,7 +14,7 @@ from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
-from pytrace.reader.spans.candidates import read_entries
+from pytrace.reader.spans.candidates import find_spans, read_entries
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life
 from pytrace.reader.spans.features import candidates, shape_of
 from pytrace.reader.spans.focus import focus_stems
@@ -333,7 +333,7 @@ def test_evidence_without_any_candidate_has_no_answer(context: tuple[str, ...]) 
 
 
 def test_methods_without_evidence_have_the_model_write() -> None:
-    model = ScriptedModel(generations=["Lund"])
+    model = ScriptedModel(("Lund",))
     (reading,) = SpanReader(model).read(["Where was Bo Ek born?"], [Evidence("none", (), ())])
     assert (reading.text, reading.probability) == ("Lund", None)
 

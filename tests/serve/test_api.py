@@ -501,9 +501,7 @@ def test_a_body_that_is_too_large_is_refused(strict: ServiceProcess) -> None:
 def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) -> None:
     with begin(strict, LONG, "first", key()):
         wait_until(lambda: metric(strict, 'pytrace_waiting{work="answers"}', headers=key(1)) == 1)
-        told = error_of(
-            strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait"
-        )
+        told = error_of(strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait")
         assert 1 <= int(told["retry-after"]) <= 60
         assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["passages"]  # which needs no such place
     assert line_of(strict, "first")["status"] == 499
