@@ -66,26 +66,17 @@ class ChoosingReader(Reader, ABC):
             [prompts[number] for number in seen],
         )
         for number, one in zip(seen, chosen, strict=True):
-            readings[number] = self._reading(one, fitted[number], evidence[number].context)
+            readings[number] = self._reading(one, fitted[number])
         return [self._or_abstain(readings[number]) for number in range(len(questions))]
 
-    def _reading(self, one: Chosen, shown: FittedContext, context: Sequence[str]) -> Reading:
+    def _reading(self, one: Chosen, shown: FittedContext) -> Reading:
         tokens = self.model.count_tokens("\n".join(shown.entries))
-        # An entry of which only the first sentences fitted has other white space between them.
-        places = tuple(
-            place for place in one.places if place[0] < len(context) and _same(place, shown.entries, context)
-        )
-        return Reading(one.text, tokens, shown.left_out, places, one.probability)
+        return Reading(one.text, tokens, shown.left_out, one.places, one.probability)
 
     def _or_abstain(self, reading: Reading) -> Reading:
         if (reading.probability or 0.0) >= self._min_confidence:
             return reading
         return msgspec.structs.replace(reading, text=ABSTENTION, places=(), withheld=reading.text)
-
-
-def _same(place: Place, shown: Sequence[str], context: Sequence[str]) -> bool:
-    entry, start, end = place
-    return shown[entry][start:end] == context[entry][start:end]
 
 
 def as_answers(model: LanguageModel, texts: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pytrace.models.language_model import ContinuationScore, Prompt
 from pytrace.reader.certainty import certainty
 from pytrace.reader.choosing import ChoosingReader, Chosen, Place, as_answers, is_plain
-from pytrace.reader.spans.candidates import MOST_WORDS, SPACELESS, Sentence, read_entries
+from pytrace.reader.spans.candidates import MOST_WORDS, SPACELESS, Sentence, read_entries, with_marks
 from pytrace.reader.spans.weights import shipped_weights
 
 WIDTH = 8
@@ -96,17 +96,24 @@ def _texts(sentences: Sequence[Sentence], openings: Collection[str]) -> dict[str
             left[opening] -= 1
             for _, end, is_mark in parts[first : first + MOST_WORDS]:
                 if not is_mark:
-                    place = (sentence.entry, sentence.start + start, sentence.start + end)
-                    texts.setdefault(sentence.text[start:end], []).append(place)
+                    begin, behind = with_marks(sentence.text, start, end)
+                    place = (sentence.entry, sentence.start + begin, sentence.start + behind)
+                    texts.setdefault(sentence.text[begin:behind], []).append(place)
     return texts
 
 
 def _parts(sentence: Sentence) -> list[tuple[int, int, bool]]:
-    """Return where a sentence's words and marks begin and end; each character of a script that puts no space between words is one."""
+    """Return where a sentence's words and marks begin and end; a code span is one, and so is each character of a script without spaces."""
     parts: list[tuple[int, int, bool]] = []
+    span = 0
     for word in sentence.words:
-        if SPACELESS.match(word.text):
+        if 0 < word.span == span:
+            parts[-1] = (parts[-1][0], word.end, False)
+        elif word.span:
+            parts.append((word.start, word.end, False))
+        elif SPACELESS.match(word.text):
             parts += ((place, place + 1, False) for place in range(word.start, word.end))
         else:
             parts.append((word.start, word.end, word.kind == "mark"))
+        span = word.span
     return parts
