@@ -27,7 +27,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a passage stands: its document's id and title, the headings above it, and the page or slide on which it begins.
 
     `start` and `end` are characters of the text that was read, `sentences` where each sentence begins there, `pages` the page of
-    each where they are on several. `metadata` is what the document says of itself: author, date and the like. `titled` is false
+    each where they are on several. What introduces a list is repeated where the list is cut: its sentences begin before `start`. `metadata` is what the document says of itself: author, date and the like. `titled` is false
     where the document names no title and that of its file stands in. `names` are what else the passage tells of, by name.
     """
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from pytrace.documents.unbroken import code_as_words
 from pytrace.errors import InputError
 from pytrace.records import Document
 
@@ -15,6 +16,9 @@ _CLAUSE_END = re.compile(r"(?<=[,;:—–])\s+(?=\S)|(?<=[、，；：])(?=\S)")
 # Where the next word begins: a cut there leaves the space with the piece before.
 _WORD_END = re.compile(r"(?<=\s)(?=\S)")
 
+
+# A code span that begins before a border ends within so many characters.
+_LONGEST_CODE = 250
 
 # The index of a sentence, the text of a piece of it, and whether the sentence was cut.
 _Piece = tuple[int, str, bool]
@@ -139,6 +143,7 @@ def _longest_prefix(text: str, max_tokens: int, count_tokens: Callable[[str], in
 
 
 def _good_border(text: str, fits: int) -> int:
+    text = code_as_words(text[: fits + _LONGEST_CODE])
     for border, least in ((_CLAUSE_END, fits // 2), (_WORD_END, 1)):
         positions = [match.start() for match in border.finditer(text[: fits + 1]) if least <= match.start() <= fits]
         if border is _WORD_END and text[fits].isspace():

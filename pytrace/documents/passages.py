@@ -1,19 +1,21 @@
 """Documents become passages: stretches that an encoder and a reader take whole, cut at sentence borders, that know where they stand.
 
 A reader of a format gives the blocks of a document in order. Its text is the blocks with an empty line between them, and offsets
-count the characters of that text.
+count the characters of that text. A passage that begins within a list repeats the sentence that introduces the list, and the items
+that its first item is below.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pytrace.documents.languages import UNSPACED
 from pytrace.documents.sentences import split_sentences
+from pytrace.documents.unbroken import Unbroken, code_as_words
 from pytrace.errors import InputError
 from pytrace.records import Document, Origin
 
@@ -26,10 +28,13 @@ TITLE_SEPARATOR = " > "
 # A character of a script that puts no spaces between words counts as a word: models have about a token for either.
 # What no space or letter parts (data written as text, rulers, leaders of dots) is cut, too.
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]{{1,40}}|(?:[^\w\s]\s?){{20,40}}")
-# A passage has at most so many characters for each of its words: text has six or seven.
+# So many characters count as a word at least: text has six or seven a word.
 _CHARACTERS = 10
-# Where a sentence that is longer than a passage is cut: behind a clause, else behind a word.
+# A sentence that is longer than a passage is cut after a clause, otherwise after a word.
 _CLAUSE_END = re.compile(r"[,;:—–]\s+|[、，；：]")
+_WORD_END = re.compile(rf"\s+|(?<=[{UNSPACED}])(?=[{UNSPACED}])")
+# Of what introduces an item, the nearest so many are repeated: a list's sentence and the items above.
+_MAX_LEADS = 3
 BLOCK_BREAK = "\n\n"
 """What stands between the blocks of a document's text."""
 
@@ -38,13 +43,15 @@ class Block(NamedTuple):
     """A piece of text that no sentence crosses: a paragraph, a heading, an item, a table row or a line of code.
 
     `text` is one clean line. `whole` says that it is not to be split into sentences, `level` that it is a heading (1: the
-    highest), `page` on which page or slide it begins, from 1.
+    highest), `page` on which page or slide it begins, from 1. `depth` is how deep it stands in lists: an item is one deeper than the
+    paragraph that introduces its list, and what is below it in turn is deeper than the item.
     """
 
     text: str
     whole: bool = False
     level: int = 0
     page: int | None = None
+    depth: int = 0
 
 
 class Extracted(NamedTuple):
@@ -62,12 +69,17 @@ class Extracted(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A sentence, or a part of one that is longer than a passage, with where it begins and the words that it has."""
+    """A sentence, or a part of one that is longer than a passage, with its block, where it begins, and the words that it has."""
 
     text: str
     start: int
     size: int
-    page: int | None
+    block: Block
+
+    @property
+    def cost(self) -> int:
+        """Its share of a passage, in words."""
+        return max(self.size, -(-len(self.text) // _CHARACTERS))
 
 
 _Placed = tuple[Block, list[_Piece]]
@@ -94,6 +106,9 @@ def cut_passages(
 ) -> list[Document]:
     """Cut a document into passages of at most so many words, at the borders of sentences and below its headings.
 
+    A list that a passage takes stays whole, with the sentence before it. Where a longer list is cut, each passage begins with that
+    sentence, and with the items that its first item is below.
+
     Parameters
     ----------
     document
@@ -114,7 +129,7 @@ def cut_passages(
     list of Document
         In order, none without text; each says in its `origin` where it stands. Ids are that of the document and ``#1``, ``#2``,
         …; one that is all of the document has its id. The title of a passage below headings is the document's own and these,
-        with " > " between them.
+        with " > " between them. Sentences that are repeated from before the passage are in `origin.sentences` where they were read.
 
     Raises
     ------
@@ -143,15 +158,15 @@ def cut_passages(
     if sum(piece.size for _, pieces in placed for piece in pieces) <= words:
         whole = [piece for _, pieces in placed for piece in pieces]
         title = extracted.title or document.title
-        return [_passage(document, extracted, (title,), whole, "")] if whole else []
+        return [_passage(document, extracted, (title,), [], whole, "")] if whole else []
     groups = [
-        (headings, group)
+        (headings, leads, group)
         for headings, pieces in _sections(placed, Block(extracted.title, level=extracted.level))
-        for group in _packed(pieces, words, overlap)
+        for leads, group in _packed(pieces, words, overlap)
     ]
     return [
-        _passage(document, extracted, headings, group, f"#{number}")
-        for number, (headings, group) in enumerate(groups, start=1)
+        _passage(document, extracted, headings, leads, group, f"#{number}")
+        for number, (headings, leads, group) in enumerate(groups, start=1)
     ]
 
 
@@ -182,7 +197,7 @@ def _pieces(block: Block, sentences: Sequence[str], start: int, words: int) -> I
     for sentence in sentences:
         at = block.text.index(sentence, at)
         for first, end, size in _parts(sentence, words):
-            yield _Piece(sentence[first:end].rstrip(), start + at + first, size, block.page)
+            yield _Piece(sentence[first:end].rstrip(), start + at + first, size, block)
         at += len(sentence)
 
 
@@ -192,47 +207,92 @@ def _parts(sentence: str, words: int) -> Iterator[tuple[int, int, int]]:
     if size <= words:
         yield 0, len(sentence), size
         return
+    shown, unbroken = code_as_words(sentence), Unbroken(sentence)
     first = 0
     while first < len(sentence):
-        found = list(islice(_WORD.finditer(sentence, first), words + 1))
+        found = [match.start() for match in islice(_WORD.finditer(sentence, first), words + 1)]
         end = len(sentence)
         if len(found) > words:
-            end = found[words].start()
-            clauses = [match.end() for match in _CLAUSE_END.finditer(sentence, first, end)]
-            end = clauses[-1] if clauses and 2 * (clauses[-1] - first) >= end - first else end
-        yield first, end, sum(match.start() < end for match in found)
+            end = found[words]
+            half = first + (end - first) // 2
+            clauses = [match.end() for match in _CLAUSE_END.finditer(shown, first, end) if half < match.end()]
+            borders = clauses or [match.end() for match in _WORD_END.finditer(shown, first + 1, end + 1)]
+            # What has no border within a passage is cut between its parts, in the end anywhere.
+            borders = borders or [start for start in found[1:] if unbroken.allows(start)]
+            end = borders[-1] if borders else end
+        yield first, end, sum(start < end for start in found)
         first = end
 
 
-def _packed(pieces: Sequence[_Piece], words: int, overlap: int) -> Iterator[list[_Piece]]:
-    """Put as many pieces together as a passage takes."""
-    group: list[_Piece] = []
-    size = new = 0  # of the group, and its pieces that no earlier one has
-    for piece in pieces:
-        length = piece.start + len(piece.text) - group[0].start if group else 0
-        if new and (size + piece.size > words or length > _CHARACTERS * words):
-            yield group
+def _packed(pieces: Sequence[_Piece], words: int, overlap: int) -> Iterator[tuple[Sequence[_Piece], Sequence[_Piece]]]:
+    """Put as many pieces together as a passage takes; with each group what introduces it, which stands further up."""
+    introduced = _introduced(pieces)
+    needed = _needed(pieces, introduced, words)
+    leads: list[_Piece] = []
+    group: list[int] = []
+    size = new = 0  # of the group with its leads, and its pieces that no earlier one has
+    for number, piece in enumerate(pieces):
+        if new and size + needed[number] > words:
+            yield leads, [pieces[each] for each in group]
             group = group[len(group) - overlap :] if overlap else []
-            while group and sum(kept.size for kept in group) + piece.size > words:
+            while group and sum(pieces[each].cost for each in group) + piece.cost > words:
                 group = group[1:]
-            size, new = sum(kept.size for kept in group), 0
-        group.append(piece)
-        size, new = size + piece.size, new + 1
+            size, new = sum(pieces[each].cost for each in group), 0
+            leads = [pieces[each] for each in introduced[group[0] if group else number]]
+            while leads and sum(lead.cost for lead in leads) + max(size + piece.cost, words // 2) > words:
+                leads = leads[1:]
+            size += sum(lead.cost for lead in leads)
+        group.append(number)
+        size, new = size + piece.cost, new + 1
     if new:
-        yield group
+        yield leads, [pieces[each] for each in group]
+
+
+def _introduced(pieces: Sequence[_Piece]) -> list[tuple[int, ...]]:
+    """Return by what each piece is introduced: the last sentence before its list, and the last of each item that it is below."""
+    introduced: list[tuple[int, ...]] = []
+    above: list[int] = []  # the last pieces of the blocks that the next may be below
+    for number, piece in enumerate(pieces):
+        while above and pieces[above[-1]].block.depth >= piece.block.depth:
+            above.pop()
+        introduced.append(tuple(above[-_MAX_LEADS:]))
+        # Lines of code and rows of tables introduce nothing.
+        if piece.block.depth or not piece.block.whole:
+            above.append(number)
+    return introduced
+
+
+def _needed(pieces: Sequence[_Piece], introduced: Sequence[Sequence[int]], words: int) -> list[int]:
+    """Return how much room a passage must have for each piece: for all that it introduces if a passage takes that, else for the first of it."""
+    ends = list(range(1, len(pieces) + 1))
+    for number, leads in enumerate(introduced):
+        for lead in leads:
+            ends[lead] = number + 1
+    sizes = [0, *accumulate(piece.cost for piece in pieces)]
+    needed = []
+    for number, end in enumerate(ends):
+        all_of_it, first_of_it = sizes[end] - sizes[number], sizes[min(end, number + 2)] - sizes[number]
+        needed.append(next((size for size in (all_of_it, first_of_it) if size <= words), pieces[number].cost))
+    return needed
 
 
 def _passage(
-    document: Document, extracted: Extracted, headings: tuple[str, ...], pieces: Sequence[_Piece], suffix: str
+    document: Document,
+    extracted: Extracted,
+    headings: tuple[str, ...],
+    leads: Sequence[_Piece],
+    own: Sequence[_Piece],
+    suffix: str,
 ) -> Document:
-    pages = tuple(piece.page for piece in pieces if piece.page is not None)
+    pieces = [*leads, *own]
+    pages = tuple(piece.block.page for piece in pieces if piece.block.page is not None)
     origin = Origin(
         document=document.id,
         title=document.title,
         headings=headings[headings[:1] == (document.title,) :],
-        page=pieces[0].page,
-        start=pieces[0].start,
-        end=pieces[-1].start + len(pieces[-1].text),
+        page=own[0].block.page,
+        start=own[0].start,
+        end=own[-1].start + len(own[-1].text),
         sentences=tuple(piece.start for piece in pieces),
         pages=pages if len(set(pages)) > 1 else (),
         metadata=dict(extracted.metadata),

@@ -178,19 +178,19 @@ class _Read(NamedTuple):
     sentences: Sequence[Sequence[str]] | None = None
 
     def passages(self, reading: _Reading) -> list[Document]:
-        extracted = self.extracted
+        extracted, sentences = self.extracted, self.sentences
         if extracted is None:
             if size_of(self.document.text) <= 2 * reading.words:
                 return [self.document]
             metadata = {} if self.document.origin is None else self.document.origin.metadata
-            blocks = [Block(text, whole=True) for text in self.document.sentences]
-            extracted = Extracted(self.document.title, blocks, metadata=metadata)
+            extracted = Extracted(self.document.title, [Block(self.document.text)], metadata=metadata)
+            sentences = [self.document.sentences]
         return cut_passages(
             self.document,
             extracted,
             words=reading.words,
             overlap=reading.overlap,
-            sentences=self.sentences,
+            sentences=sentences,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import sentencex
 
 from pytrace.documents.languages import ABBREVIATIONS, detect_language
+from pytrace.documents.unbroken import Unbroken, code_as_words
 
 # Control characters that are no white space, the byte order mark, and halves of surrogate pairs: none of them is text,
 # and each breaks something further on (C strings end at NUL, tokenizers refuse surrogates).
@@ -54,8 +55,9 @@ def clean_text(text: str) -> str:
 def split_sentences(text: str, *, language: str | None = "en") -> list[str]:
     """Split a text into sentences; a blank line always ends one.
 
-    Abbreviations, initials, numbers and quotations are the business of `sentencex`, which knows many languages; this
-    function feeds it clean paragraphs in windows of bounded length, so that a text of any shape takes linear time.
+    Abbreviations, initials and quotations are left to `sentencex`, which knows many languages. This function feeds it clean
+    paragraphs in windows of bounded length, so that a text of any shape takes linear time. No code span, dotted name
+    (``httpx.Limits``), URL, e-mail address or number is cut.
 
     Parameters
     ----------
@@ -75,9 +77,32 @@ def split_sentences(text: str, *, language: str | None = "en") -> list[str]:
     --------
     >>> split_sentences("Dr. Smith met J. K. Rowling. They talked.")
     ['Dr. Smith met J. K. Rowling.', 'They talked.']
+    >>> split_sentences("Pass httpx.Limits to it. Run `make. All` first.")
+    ['Pass httpx.Limits to it.', 'Run `make. All` first.']
     """
     language = language or detect_language(text)
     return [sentence for block in _paragraphs(text) for sentence in _block_sentences(block, language)]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences of a text begin and end, whatever its language; a line break ends one."""
+    language = detect_language(text)
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for line in text.split("\n"):
+        at, end = start, start + len(line)
+        for sentence in split_sentences(line, language=language):
+            first = text.find(sentence, at, end)
+            last = first + len(sentence)
+            if first < 0:  # white space within it was made single
+                match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(text, at, end)
+                if match is None:
+                    continue
+                first, last = match.span()
+            spans.append((first, last))
+            at = last
+        start = end + 1
+    return spans
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -94,11 +119,12 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _block_sentences(block: str, language: str) -> Iterator[str]:
+    shown, unbroken = code_as_words(block), Unbroken(block)
     start = 0
     pending: list[str] = []  # the windows that one very long sentence has filled so far
     while start < len(block):
         window = block[start : start + _WINDOW]
-        pieces = _segment(window, language)
+        pieces = unbroken.joined(_segment(shown[start : start + _WINDOW], language), start)
         last_window = start + len(window) == len(block)
         if not last_window and len(pieces) == 1:
             pending.append(window)

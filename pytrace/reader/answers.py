@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from pytrace.documents import split_sentences
+from pytrace.documents.sentences import sentence_spans
 from pytrace.errors import ContextOverflowError
 from pytrace.models.language_model import LanguageModel, Prompt
 from pytrace.reader.conclusions import FOREIGN_CONCLUSION, FOREIGN_COPULA, FULL_STOPS
@@ -150,14 +150,14 @@ def fit_context(
 
 
 def _whole_sentences(model: LanguageModel, entry: str, room: int) -> str:
-    """Return as many whole sentences of an entry as fit."""
-    fitting: list[str] = []
-    for sentence in split_sentences(entry, language=None):
-        room -= model.count_tokens(sentence) + 2
+    """Return as many of an entry's first sentences as fit."""
+    fits = 0
+    for start, end in sentence_spans(entry):
+        room -= model.count_tokens(entry[start:end]) + 2
         if room < 0:
             break
-        fitting.append(sentence)
-    return " ".join(fitting)
+        fits = end
+    return entry[:fits]
 
 
 def question_input(context: Sequence[str], question: str, prefix: str = "Answer:") -> str:
@@ -167,7 +167,7 @@ def question_input(context: Sequence[str], question: str, prefix: str = "Answer:
 
 
 _PREAMBLE = re.compile(rf"^(?:the (?:correct )?answer is:?|answer:|{FOREIGN_CONCLUSION})\s*", re.IGNORECASE)
-_QUOTES = {'"': '"', "'": "'", "«": "»", "„": "“", "「": "」", "『": "』"}
+_QUOTES = {'"': '"', "'": "'", "`": "`", "«": "»", "„": "“", "「": "」", "『": "』"}
 # A full stop of another script, and "it is" behind an answer.
 _STOP = re.compile(rf"(?:{FOREIGN_COPULA})?[{FULL_STOPS}]$|(?:{FOREIGN_COPULA})\.?$")
 

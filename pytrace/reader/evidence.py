@@ -6,13 +6,11 @@ Source: TRACE, section 3.4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from pytrace.documents.passages import BLOCK_BREAK
 from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit, Unit
-
-# So many characters stand between passages that follow each other: an empty line.
-_BETWEEN = 2
 
 
 def triple_evidence(chains: Sequence[Chain]) -> Evidence:
@@ -82,24 +80,44 @@ def _goes_on(before: Document, document: Document) -> bool:
     first, second = before.origin, document.origin
     if first is None or second is None or (first.document, before.title) != (second.document, document.title):
         return False
-    return first.start < second.start <= first.end + _BETWEEN
+    return first.start < second.start <= first.end + len(BLOCK_BREAK)
 
 
 def _joined(run: Sequence[Document]) -> str:
-    sentences: list[str] = []
+    placed: list[tuple[int, str]] = []
     end = -1
     for passage in run:
         assert passage.origin is not None  # else it is no run
         for start, sentence in zip(passage.origin.sentences, passage.sentences, strict=True):
             if start >= end:  # else the passage before has it, too
-                sentences.append(sentence)
+                placed.append((start, sentence))
                 end = start + len(sentence)
-    return f"[{run[0].title}] {' '.join(sentences)}"
+    return f"[{run[0].title}] {_lines(placed)}"
 
 
 def document_text(document: Document) -> str:
-    """`[title] text`, as the reader sees a document."""
-    return f"[{document.title}] {document.text}"
+    """`[title] text`, as the reader sees a document: its title with the headings above it, and its lines."""
+    return f"[{document.title}] {lines_of(document)}"
+
+
+def lines_of(document: Document) -> str:
+    """Return a document's sentences, each paragraph, item and line of code on a line of its own, as far as it is known where they end."""
+    origin = document.origin
+    if origin is None or len(origin.sentences) != len(document.sentences):
+        return document.text
+    return _lines(zip(origin.sentences, document.sentences, strict=True))
+
+
+def _lines(placed: Iterable[tuple[int, str]]) -> str:
+    """Join sentences, each with where it begins; where a block has ended between two of them, by a line break."""
+    parts: list[str] = []
+    end = 0
+    for start, sentence in placed:
+        if parts:
+            parts.append("\n" if start - end >= len(BLOCK_BREAK) else " ")
+        parts.append(sentence)
+        end = start + len(sentence)
+    return "".join(parts)
 
 
 def supporting_sentence(unit: Unit, documents: Mapping[str, Document]) -> str:

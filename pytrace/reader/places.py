@@ -35,10 +35,11 @@ def answer_places(
 
 
 def _of_text(entry: str, start: int, end: int, documents: Sequence[Document]) -> Iterator[AnswerPlace]:
-    """Yield the place of a stretch of an entry in the first document that has it there."""
-    for document in documents:
+    """Yield the place of a stretch of an entry in the first document that has it there; those of the entry's title come first."""
+    for document in sorted(documents, key=lambda each: not entry.startswith(f"[{each.title}]")):
         for number, sentence in enumerate((document.title, *document.sentences), -1):
-            at = entry.find(sentence, max(0, start - len(sentence)), end + len(sentence)) if sentence else -1
+            first = max(0, end - len(sentence))  # where it may begin
+            at = entry.find(sentence, first, start + len(sentence)) if sentence else -1
             if 0 <= at <= start and end <= at + len(sentence):
                 yield AnswerPlace(document.id, number, start - at, end - at)
                 return

@@ -14,6 +14,7 @@ import msgspec
 from pytrace.documents import Phrase, content_phrases, sentence_subject
 from pytrace.documents.languages import language_of
 from pytrace.documents.phrases import LANGUAGE
+from pytrace.reader.evidence import lines_of
 from pytrace.records import Document, TextUnit, Triple, Unit
 from pytrace.triples.graph import ExtractionStatistics, Recipe, TripleStore
 
@@ -102,7 +103,7 @@ class DocumentExtractor(_RuleExtractor):
         return Recipe("document")
 
     def _extract(self, document: Document) -> Extraction:
-        unit = TextUnit(document.title, document.text, document.id)
+        unit = TextUnit(document.title, lines_of(document), document.id)
         return Extraction(document, (unit,) if document.text.strip() else (), ExtractionStatistics())
 
 

@@ -548,7 +548,7 @@ y = "*z*"
         assert title == "Fort: Kongenstein"
         assert [block.text for block in blocks] == [
             "A fort in Ghana",
-            "Built in 1783 by the Danes, see docs, a_b*c and snake_case_name & 2 * 3. Second line broken.",
+            "Built in 1783 by the Danes, see docs, `a_b*c` and snake_case_name & 2 * 3. Second line broken.",
             "Setext",
             "one goes on",
             "two",

@@ -84,9 +84,9 @@ def test_passages_that_follow_each_other_are_read_as_one_text() -> None:
     ]
     evidence = document_evidence(chains, by_id)
     assert evidence.document_ids == ("r#2", "r#9", "a", "r#1", "r#3")
-    expected = ("[Report] One. Two. Three.", "[Report] Nine.", "[A] a one. a two.", "[Report > Risks] Four.")
+    expected = ("[Report] One. Two.\nThree.", "[Report] Nine.", "[A] a one. a two.", "[Report > Risks] Four.")
     assert evidence.context == expected
-    repeating = passage(2, "Report", 5, "Two.", "Three.")
+    repeating = passage(2, "Report", 5, "Two.", "Three.")  # a space between them: of one block
     assert all_documents([repeating, first]).context == ("[Report] One. Two. Three.",)
 
 

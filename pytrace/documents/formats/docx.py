@@ -22,6 +22,7 @@ from pytrace.errors import DataError
 
 _LIBRARY = "python-docx"
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_LIST = re.compile(r"list (?:bullet|number|continue)(?: ([2-9]))?$", re.IGNORECASE)
 
 
 def read_docx(path: Path) -> Extracted:
@@ -45,12 +46,22 @@ def read_docx(path: Path) -> Extracted:
         elif heading and not title and not blocks:
             title, level = text, int(heading[1])
         else:
-            blocks.append(Block(text, level=int(heading[1]) if heading else 0))
+            depth = 0 if heading else _depth(item, style or "")
+            blocks.append(Block(text, level=int(heading[1]) if heading else 0, depth=depth))
     core = document.core_properties
     named = clean_text(core.title or "")
     if named and not title:
         title, level = named, 0
     return Extracted(title, blocks, level, _metadata(core))
+
+
+def _depth(paragraph: Paragraph, style: str) -> int:
+    """Return how deep in lists a paragraph stands, by its own numbering or its style's name."""
+    numbering = None if paragraph._p.pPr is None else paragraph._p.pPr.numPr
+    if numbering is not None:
+        return 1 + (0 if numbering.ilvl is None else numbering.ilvl.val)
+    listed = _LIST.match(style)
+    return 0 if listed is None else int(listed[1] or 1)
 
 
 def _inner(document: Any, element: Any) -> Iterator[Any]:

@@ -36,7 +36,8 @@ def read_pptx(path: Path) -> Extracted:
             if title is not None and shape.shape_id == title.shape_id:
                 continue
             if shape.has_text_frame:
-                blocks += [Block(clean_text(each.text), page=number) for each in shape.text_frame.paragraphs]
+                paragraphs = shape.text_frame.paragraphs
+                blocks += [Block(clean_text(each.text), page=number, depth=each.level) for each in paragraphs]
             elif getattr(shape, "has_table", False):
                 rows = [[cell.text for cell in row.cells] for row in shape.table.rows]
                 blocks += [block._replace(page=number) for block in table_blocks(rows)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytrace.documents.mentions import holds_any
-from pytrace.documents.passages import BLOCK_BREAK, Block, Extracted, cut_passages, size_of
+from pytrace.documents.passages import Block, Extracted, cut_passages, size_of
 from pytrace.errors import InputError
 from pytrace.records import Document, Question
 
@@ -54,10 +54,10 @@ def cut_question(question: Question, words: int) -> Question:
 
 def _passages(document: Document, words: int) -> tuple[list[Document], Sequence[list[tuple[str, int]]]]:
     """Return a document's passages, and for each of its sentences where they have it, or parts of it."""
-    blocks = [Block(sentence, whole=True) for sentence in document.sentences]
-    starts = list(itertools.accumulate((len(block.text) + len(BLOCK_BREAK) for block in blocks[:-1]), initial=0))
-    passages = cut_passages(document, Extracted(document.title, blocks), words=words)
-    places: list[list[tuple[str, int]]] = [[] for _ in blocks]
+    starts = list(itertools.accumulate((len(sentence) + 1 for sentence in document.sentences[:-1]), initial=0))
+    extracted = Extracted(document.title, [Block(document.text)])
+    passages = cut_passages(document, extracted, words=words, sentences=[document.sentences])
+    places: list[list[tuple[str, int]]] = [[] for _ in document.sentences]
     for passage in passages:
         assert passage.origin is not None  # they are made with one
         for index, start in enumerate(passage.origin.sentences):

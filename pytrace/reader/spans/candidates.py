@@ -1,4 +1,4 @@
-"""Stretches of the evidence that may be an answer: names, dates, numbers, titles and phrases, by the words around them."""
+"""Stretches of the evidence that may be an answer: names, dates, numbers, headings, code and phrases, by the words around them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytrace.documents import split_sentences
 from pytrace.documents.passages import TITLE_SEPARATOR
+from pytrace.documents.sentences import sentence_spans
 from pytrace.reader.spans.words import COUNTRIES, HONORIFICS, MONTHS, Word, words
 
 MOST_WORDS = 10
 """Of an answer."""
 # Of a longer sentence the first words are looked at.
 _LONGEST = 200
-_TITLED = re.compile(r"\[([^\[\]]*)\]\s*")
+_TITLED = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\s*")
 _TRIPLE = re.compile(r"<([^;<>]*);([^<>]*);([^;<>]*)>\s*$")
 # Where a name ends that something in brackets, or a place behind a comma, tells from others.
 _PLAIN_TITLE = re.compile(r"(.+?)\s*(?:\(|, )")
@@ -29,16 +29,22 @@ _POSSESSIVE = re.compile(r"['’]s$")
 SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 """Letters of scripts that put no space between words."""
 _ENGLISH_SHARE = 0.08  # of the words of an English text are articles, prepositions and their like, at least
+# Of the words of a line of code so many are these marks, at least.
+_CODE_SHARE, _CODE_MARKS = 0.2, frozenset("()[]{}<>=+*/\\|#@$%^&~;")
 
 
 class Sentence(NamedTuple):
-    """A sentence of the evidence: the entry it is of, where it begins there, its words, and whether it is the entry's title."""
+    """A sentence of the evidence: the entry it is of, where it begins there, its words, and whether it is in the entry's title.
+
+    `heading` says which heading of a title it is, from 1 for the one that the text stands below; 0 if the title is no path of headings.
+    """
 
     entry: int
     start: int
     text: str
     words: Sequence[Word]
     is_title: bool
+    heading: int = 0
 
 
 class Span(NamedTuple):
@@ -62,23 +68,30 @@ def _sentences(number: int, entry: str) -> Iterator[Sentence]:
         for group in (1, 3):  # head and tail; a relation is no answer
             text = triple[group].strip()
             start = triple.start(group) + triple[group].find(text)
-            yield Sentence(number, start, text, words(text)[:_LONGEST], is_title=True)
+            yield Sentence(number, start, text, _first_words(text), is_title=True)
         return
     titled = _TITLED.match(entry)
     at = 0
     if titled is not None:
-        at = titled.end()
-        title = titled[1].rpartition(TITLE_SEPARATOR)[2]  # of headings, the one that the text stands below
-        yield Sentence(number, titled.end(1) - len(title), title, words(title)[:_LONGEST], is_title=True)
-    for sentence in split_sentences(entry[at:], language=None):
-        found, stated = entry.find(sentence, at), sentence
-        if found < 0:  # white space within was made single
-            match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(entry, at)
-            if match is None:
-                continue
-            found, stated = match.start(), match[0]
-        at = found + len(stated)
-        yield Sentence(number, found, stated, words(stated)[:_LONGEST], is_title=False)
+        at, end = titled.end(), titled.end(1)
+        headings = titled[1].split(TITLE_SEPARATOR)
+        for rank, heading in enumerate(reversed(headings), 1):
+            start = end - len(heading)
+            level = rank if len(headings) > 1 else 0
+            yield Sentence(number, start, heading, _first_words(heading), is_title=True, heading=level)
+            end = start - len(TITLE_SEPARATOR)
+    for start, end in sentence_spans(entry[at:]):
+        text = entry[at + start : at + end]
+        yield Sentence(number, at + start, text, _first_words(text), is_title=False)
+
+
+def _first_words(text: str) -> list[Word]:
+    """Return the words of a sentence that are looked at; no code is cut in two."""
+    found = words(text)
+    kept = found[:_LONGEST]
+    while kept and len(kept) < len(found) and 0 < kept[-1].span == found[_LONGEST].span:
+        kept.pop()
+    return kept
 
 
 def opening_of(text: str) -> str:
@@ -89,7 +102,7 @@ def opening_of(text: str) -> str:
 
 def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Find the stretches that may be an answer, in the order in which they begin."""
-    prose = [word for sentence in sentences if not sentence.is_title for word in sentence.words]
+    prose = [word for sentence in sentences if not sentence.is_title for word in _prose(sentence)]
     loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
     english = not prose or loose >= _ENGLISH_SHARE * len(prose)
     for number, sentence in enumerate(sentences):
@@ -98,14 +111,23 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
         elif english:
             yield from _phrases(number, sentence)
             yield from _enumerations(number, sentence)
+            yield from _long_code(number, sentence, MOST_WORDS)
             yield from _quotations(number, sentence)
             yield from _parts_of_origins(number, sentence)
         else:
             yield from _stretches(number, sentence)
+            yield from _long_code(number, sentence, MOST_WORDS // 2)
+
+
+def _prose(sentence: Sentence) -> Sequence[Word]:
+    """Return the words of a sentence that tell its language; a line of code has none."""
+    marks = sum(word.text in _CODE_MARKS for word in sentence.words)
+    is_code = marks >= max(1, _CODE_SHARE * len(sentence.words))
+    return [] if is_code else [word for word in sentence.words if not word.span]
 
 
 def _titles(number: int, sentence: Sentence) -> Iterator[Span]:
-    """Yield a title, and what stands before its brackets or its comma."""
+    """Yield a title or heading, what stands before its brackets or its comma, and each piece of code in it."""
     if not sentence.words:
         return
     yield _span(number, sentence, 0, len(sentence.words))
@@ -114,6 +136,9 @@ def _titles(number: int, sentence: Sentence) -> Iterator[Span]:
         last = sum(word.end <= plain.end(1) for word in sentence.words)
         if 0 < last < len(sentence.words):
             yield _span(number, sentence, 0, last)
+    for place, word in enumerate(sentence.words):
+        if word.kind == "code" and not word.span and len(sentence.words) > 1:
+            yield _span(number, sentence, place, place + 1)
 
 
 def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
@@ -121,12 +146,19 @@ def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
     found = sentence.words
     for first, opening in enumerate(found):
         before = found[first - 1].kind if first else None
-        if (opening.kind in _LOOSE and not _is_quantity(found, first)) or opening.text == "born":
+        if _is_within_code(found, first):
+            continue
+        if (opening.kind in _LOOSE and not opening.span and not _is_quantity(found, first)) or opening.text == "born":
             continue
         if opening.kind == before == "name" and not _may_begin_a_name(found, first):
             continue
         for last in range(first, min(first + MOST_WORDS, len(found))):
             closing = found[last]
+            if _is_within_code(found, last + 1):
+                continue
+            if closing.span:
+                yield _span(number, sentence, first, last + 1)
+                continue
             if closing.kind in _NOT_WITHIN or closing.text in _CLOSING:
                 break
             after = found[last + 1].kind if last + 1 < len(found) else None
@@ -141,6 +173,22 @@ def _phrases(number: int, sentence: Sentence) -> Iterator[Span]:
             ):
                 continue
             yield _span(number, sentence, first, last + 1)
+
+
+def _is_within_code(found: Sequence[Word], place: int) -> bool:
+    """Whether a code span goes on from the word before a place to the one at it."""
+    return 0 < place < len(found) and 0 < found[place - 1].span == found[place].span
+
+
+def _long_code(number: int, sentence: Sentence, most: int) -> Iterator[Span]:
+    """Yield code spans that have more words than a phrase may have."""
+    found = sentence.words
+    first = 0
+    for last in range(1, len(found) + 1):
+        if not _is_within_code(found, last):
+            if found[first].span and last - first > most:
+                yield _span(number, sentence, first, last)
+            first = last
 
 
 def _is_quantity(found: Sequence[Word], first: int) -> bool:
@@ -206,13 +254,15 @@ def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
     """Yield stretches of another language: words between marks, or characters where a script has no spaces."""
     found = sentence.words
     for first, opening in enumerate(found):
-        if opening.kind == "mark":
+        if (opening.kind == "mark" and not opening.span) or _is_within_code(found, first):
             continue
         for last in range(first, min(first + MOST_WORDS // 2, len(found))):
-            if found[last].kind == "mark":
+            if found[last].kind == "mark" and not found[last].span:
                 break
+            if _is_within_code(found, last + 1):
+                continue
             yield _span(number, sentence, first, last + 1)
-        if SPACELESS.match(opening.text):  # all of it is one of the words above
+        if SPACELESS.match(opening.text) and not opening.span:  # all of it is one of the words above
             for start in range(len(opening.text)):
                 for end in range(start + 1, min(start + MOST_WORDS, len(opening.text) + (start > 0))):
                     at = sentence.start + opening.start
@@ -222,8 +272,19 @@ def _stretches(number: int, sentence: Sentence) -> Iterator[Span]:
 def _span(number: int, sentence: Sentence, first: int, last: int) -> Span:
     """Return a span from a word up to before another; of the last, the ending that says whose the next is stays outside."""
     found = sentence.words
-    end = found[last - 1].end
+    start, end = found[first].start, found[last - 1].end
     if last < len(found) and (found[last].kind in ("name", "word", "number") or found[last].text in '"“«`'):
         ending = _POSSESSIVE.search(found[last - 1].text)
-        end -= len(ending[0]) if ending is not None and ending.start() else 0
-    return Span(number, first, last, sentence.start + found[first].start, sentence.start + end)
+        end -= len(ending[0]) if ending is not None and ending.start() and not found[last - 1].span else 0
+    start, end = with_marks(sentence.text, start, end)
+    return Span(number, first, last, sentence.start + start, sentence.start + end)
+
+
+def with_marks(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return where a stretch begins and ends with the marks of code that it has only one of; code by itself has none."""
+    if "`" in text[start:end]:
+        while start and text[start - 1] == "`":
+            start -= 1
+        while end < len(text) and text[end] == "`":
+            end += 1
+    return start, end

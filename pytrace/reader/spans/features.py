@@ -23,6 +23,7 @@ _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
 _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
+_LAST_HEADING = 3  # above a text; those further up are like it
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -108,7 +109,7 @@ class _View:
         entries = _titled(sentences)
         self._titles = [names_of(entry.title) for entry in entries]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
-        self._texts = [f" {normalise_answer(' '.join([entry.title, *entry.sentences]))} " for entry in entries]
+        self._texts = [f" {normalise_answer(text)} " for text in _texts(sentences)]
         self._best_shared = [0] * len(entries)
         for sentence, shared in zip(sentences, self._shared, strict=True):
             if not sentence.is_title:
@@ -170,6 +171,12 @@ class _View:
             features[f"a title, repeats the question {repeated}"] = 1
         if self._compared and asked.choice:
             features["the one of two"] = form in self._chosen
+        code = sum(word.kind == "code" or word.span > 0 for word in inside)
+        if code:
+            features["is code" if code == len(inside) else "holds code"] = 1
+            features[f"{asked.kind}: is code {code == len(inside)}"] = 1
+        if sentence.heading:
+            features[f"heading {min(sentence.heading, _LAST_HEADING)}"] = 1
         if sentence.is_title:
             features["at a title"] = 1
             features[f"{asked.kind}: at a title"] = 1
@@ -200,14 +207,26 @@ class _View:
 
 
 def _titled(sentences: Sequence[Sentence]) -> list[Entry]:
-    """Return entries with their titles apart."""
+    """Return entries with their titles apart; of headings the one that the text stands below is the title."""
     entries = [Entry("", [])] * (max((sentence.entry for sentence in sentences), default=-1) + 1)
     for sentence in sentences:
+        if sentence.heading > 1:
+            continue
         title, said = entries[sentence.entry]
         entries[sentence.entry] = (
             Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
         )
     return entries
+
+
+def _texts(sentences: Sequence[Sentence]) -> list[str]:
+    """Return what each entry says, its title and headings included."""
+    texts: dict[int, list[str]] = {
+        number: [] for number in range(max((each.entry for each in sentences), default=-1) + 1)
+    }
+    for sentence in sentences:
+        texts[sentence.entry].append(sentence.text)
+    return [" ".join(said) for said in texts.values()]
 
 
 def _links(titles: Sequence[Sequence[str]], sentences: Sequence[Sentence]) -> tuple[list[bool], list[bool]]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from pytrace.reader.evidence import document_text
 from pytrace.records import Chain, ChainSearch, Document, Evidence, TextUnit
 from pytrace.retrieval.bm25 import words
 from pytrace.retrieval.hops.search import PassageChain
@@ -36,7 +37,7 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
         units.append(TextUnit(passage.title, passage.sentences[place], passage.id, place))
     score = math.log(max(chain.probability, 1e-12))
     found = Chain(tuple(units), (score, *(0.0 for _ in units[1:])), score, finished=True)
-    context = tuple(f"[{passage.title}] {passage.text}" for passage in passages)
+    context = tuple(map(document_text, passages))
     return Evidence("documents", context, tuple(passage.id for passage in passages), derivation=ChainSearch((found,)))
 
 
