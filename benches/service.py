@@ -377,7 +377,7 @@ def ask(bench: Bench) -> None:
         for question in some:
             answer = service.post("/v1/ask", {"question": question, "method": options.method})
             expected = bench.engine.ask(question, bench.corpus, method=options.method)
-            same += answer["answer"] == expected.text
+            same += answer["answer"] == expected.answer
         bench.add(
             "ask", f"of {len(some)} answers, those that are the same here", same / len(some), "", bar=1, most=False
         )

@@ -4,9 +4,9 @@
 >>> engine = pytrace.load("tiny", threads=1)
 >>> corpus = pytrace.Corpus([pytrace.Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))])
 >>> question = "In which country is Ada Foah?"
->>> corpus.search(question, engine)[0].context
-('[Ada Foah] Ada Foah is a town in Ghana.',)
->>> engine.ask(question, corpus, method="rag").text
+>>> engine.search(question, corpus).evidence.chains[0].steps[-1].sentence
+'Ada Foah is a town in Ghana.'
+>>> engine.ask(question, corpus).answer
 'Ghana'
 >>> facts = pytrace.KnowledgeBase.in_memory([pytrace.Triple("Ada Foah", "country", "Ghana")], engine.encoder)
 >>> text = "1. Ada Foah is in the country Ghana. So the answer is (Ghana)."
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytrace.methods.base import Method, MethodRow, register
     from pytrace.methods.catalog import METHODS, make_method
     from pytrace.records import Answer, Chain, Document, Evidence, Question, Sentence, Triple
+    from pytrace.results import Request, Result
 
 __version__ = "0.2.0"
 
@@ -51,6 +52,7 @@ _ROOMS = {
         "pytrace.methods.base": ("Method", "MethodRow", "register"),
         "pytrace.methods.catalog": ("METHODS", "make_method"),
         "pytrace.records": ("Answer", "Chain", "Document", "Evidence", "Question", "Sentence", "Triple"),
+        "pytrace.results": ("Request", "Result"),
     }.items()
     for name in names
 }
@@ -70,7 +72,9 @@ __all__ = [
     "MethodRow",
     "PytraceError",
     "Question",
+    "Request",
     "Response",
+    "Result",
     "Sentence",
     "Triple",
     "__version__",
