@@ -1,6 +1,6 @@
 """Recall of frameworks' usual retrievers, with pytrace's selection behind them, and with its search across hops in their place.
 
-    python -m benches.frameworks [--data FOLDER] [--count 20] [--method trace]
+    python -m benches.frameworks [--data FOLDER] [--count 20] [--method hops]
 
 FOLDER has `corpus.jsonl` and `questions.jsonl` (by default the hotpotqa-train of the evaluation data). Every framework gets the same passages,
 title and text, and where it searches by vectors those of pytrace's own encoder, so that it is the retrieval that is compared. Behind: the
@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--method", default="trace")
+    parser.add_argument("--method", default="hops")
     options = parser.parse_args()
     engine = pytrace.load(threads=1)
     peers.encoder = lambda: engine.encoder  # type: ignore[assignment]  # one encoder for all, so that it is loaded once

@@ -124,8 +124,9 @@ def found(path: Path) -> None:
                     each: [hit.document.id for hit in ranker.retrieve([question], DEPTHS[-1])[0]]
                     for each, ranker in rankers.items()
                 }
-                chains = corpus.search(question, engine, chains=DEPTHS[-1])
-                ranked["trace"] = list(dict.fromkeys(id for chain in chains for id in chain.document_ids))
+                evidence_found = engine.search(question, corpus, chains=DEPTHS[-1]).evidence
+                steps = (step for chain in evidence_found.chains for step in chain.steps)
+                ranked["hops"] = list(dict.fromkeys(evidence_found.sources[step.source].id for step in steps))
                 for each, ids in ranked.items():
                     shares = [len(gold & set(ids[:depth])) / len(gold) for depth in DEPTHS]
                     hits.setdefault(each, []).append(shares)

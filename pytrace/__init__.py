@@ -4,9 +4,9 @@
 >>> engine = pytrace.load("tiny", threads=1)
 >>> corpus = pytrace.Corpus([pytrace.Document("1", "Ada Foah", ("Ada Foah is a town in Ghana.",))])
 >>> question = "In which country is Ada Foah?"
->>> corpus.search(question, engine)[0].context
-('[Ada Foah] Ada Foah is a town in Ghana.',)
->>> engine.ask(question, corpus, method="rag").text
+>>> engine.search(question, corpus).evidence.chains[0].steps[-1].sentence
+'Ada Foah is a town in Ghana.'
+>>> engine.ask(question, corpus).answer
 'Ghana'
 >>> facts = pytrace.KnowledgeBase.in_memory([pytrace.Triple("Ada Foah", "country", "Ghana")], engine.encoder)
 >>> text = "1. Ada Foah is in the country Ghana. So the answer is (Ghana)."

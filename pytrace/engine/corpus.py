@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
 from pytrace.records import Document
-from pytrace.storage.files import real_path
+from pytrace.storage.files import real_path, temporary_files
 
 if TYPE_CHECKING:
     from pytrace.engine.loading import Engine
@@ -43,6 +43,7 @@ class Corpus:
     def __init__(self, documents: Iterable[Document]) -> None:
         self.documents = tuple(documents)
         self._indexed: tuple[Engine, IndexedCorpus] | None = None
+        self._removers: list[weakref.finalize[..., Corpus]] = []
         self._indexing = threading.Lock()
 
     @classmethod
@@ -169,9 +170,14 @@ class Corpus:
         with self._indexing:
             if self._indexed is None or self._indexed[0] is not engine:
                 folder = tempfile.TemporaryDirectory(prefix="pytrace-")
-                indexed = self.build(Path(folder.name) / "index", _distinct(self.documents), engine)
+                try:
+                    with temporary_files():
+                        indexed = self.build(Path(folder.name) / "index", distinct_documents(self.documents), engine)
+                except BaseException:
+                    folder.cleanup()
+                    raise
                 # The files are closed before the directory goes.
-                weakref.finalize(self, _discard, indexed.index, folder)
+                self._removers.append(weakref.finalize(self, _discard, indexed.index, folder))
                 self._indexed = engine, indexed
             return self._indexed[1]
 
@@ -269,7 +275,11 @@ class Corpus:
         return functools.partial(_find, self, engine, tuple(where))
 
     def close(self) -> None:
-        """Close the index of the corpus, if it has one."""
+        """Remove the temporary index, if there is one; the next search builds it again."""
+        with self._indexing:
+            self._indexed = None
+            while self._removers:
+                self._removers.pop()()
 
 
 class IndexedCorpus(Corpus):
@@ -329,8 +339,8 @@ def _find(
     return corpus.find(queries, engine, retriever, count, where=where)
 
 
-def _distinct(documents: Iterable[Document]) -> Iterator[Document]:
-    """Yield documents that can be indexed: those with text, each id once, passages of one document next to each other."""
+def distinct_documents(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield the documents with text: of each id the first, passages of one document next to each other."""
     by_document: dict[str, dict[str, Document]] = {}
     for document in documents:
         if document.text.strip():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from pytrace.documents.languages import UNSPACED
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.evidence import supporting_sentence
 from pytrace.reader.spans.words import content_stems, words
@@ -19,6 +21,8 @@ from pytrace.retrieval.searching import Found
 
 # A free answer is looked for in this many sentences at most.
 _MAX_SENTENCES = 2000
+# A letter or digit of a script that has spaces between words, in a class of characters.
+_SPACED = rf"[^\W{UNSPACED}]"
 
 
 class _Sources:
@@ -96,8 +100,11 @@ def answer_findings(answer: Answer, documents: Mapping[str, Document], found: Fo
     """
     evidence = answer.evidence
     sources = _Sources(documents)
+    scored = len(evidence.relevance) == len(evidence.document_ids)
+    relevance = dict(zip(evidence.document_ids, evidence.relevance, strict=True)) if scored else {}
     for name in evidence.document_ids:
-        sources.add(name, read=evidence.kind != "triples", **_votes(evidence.votes, name))
+        votes = _votes(evidence.votes, name)
+        sources.add(name, read=evidence.kind != "triples", relevance=relevance.get(name), **votes)
     chains = [
         EvidenceChain(
             steps=_steps(answer.question, chain.units, documents, sources, tuple(map(math.exp, chain.steps))),
@@ -170,6 +177,7 @@ def _occurrences(answer: Answer, documents: Mapping[str, Document]) -> Iterable[
     names = dict.fromkeys(
         [*evidence.document_ids, *(unit.document_id for chain in evidence.chains for unit in chain.units)]
     )
+    whole = _whole_words(answer.text)
     looked = 0
     for name in names:
         document = documents.get(name)
@@ -179,11 +187,17 @@ def _occurrences(answer: Answer, documents: Mapping[str, Document]) -> Iterable[
             looked += 1
             if looked > _MAX_SENTENCES:
                 return
-            start = text.casefold().find(answer.text.casefold())
-            if start >= 0 and f" {form} " in f" {normalise_answer(text)} ":
-                yield AnswerPlace(name, number, start, start + len(answer.text))
+            if match := whole.search(text):
+                yield AnswerPlace(name, number, *match.span())
             elif f" {form} " in f" {normalise_answer(text)} ":
                 yield AnswerPlace(name, number, 0, 0)
+
+
+def _whole_words(text: str) -> re.Pattern[str]:
+    """Return a pattern that finds a text, not inside a longer word where words have spaces between them."""
+    before = rf"(?<!{_SPACED})" if re.match(_SPACED, text) else ""
+    after = rf"(?!{_SPACED})" if re.match(_SPACED, text[-1:]) else ""
+    return re.compile(before + r"\s+".join(map(re.escape, text.split())) + after, re.IGNORECASE)
 
 
 def _first_chain(
@@ -212,7 +226,18 @@ def _first_chain(
         ),
         None,
     )
-    return EvidenceChain(steps=(*steps[:-1], msgspec.structs.replace(steps[-1], answer=held, triple=triple)))
+    return EvidenceChain(steps=_leading((*steps[:-1], msgspec.structs.replace(steps[-1], answer=held, triple=triple))))
+
+
+def _leading(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps that the question found, and those of the others that lead to the last one."""
+    kept = {number for number, step in enumerate(steps, 1) if not step.after}
+    number = len(steps)
+    while number:
+        kept.add(number)
+        number = steps[number - 1].after
+    numbers = {0: 0} | {number: new for new, number in enumerate(sorted(kept), 1)}
+    return tuple(msgspec.structs.replace(steps[n - 1], after=numbers[steps[n - 1].after]) for n in sorted(kept))
 
 
 def _plain_chain(
@@ -244,6 +269,8 @@ def _chain_units(
         ]
     if chains:
         return chains[0]
+    if not answer.text:
+        return []
     return [
         _best_sentence(answer.question, documents[name])
         for name in answer.evidence.document_ids[:2]
@@ -335,7 +362,8 @@ def _held(text: str, names: Iterable[str]) -> list[str]:
 
 def _spelled(name: str, text: str) -> str:
     start = text.casefold().find(name)
-    return text[start : start + len(name)] if start >= 0 else name
+    spelled = text[start : start + len(name)]
+    return spelled if start >= 0 and spelled.casefold() == name else name
 
 
 def _shared_words(first: str, second: str, asked: frozenset[str]) -> str:

@@ -6,12 +6,13 @@ Every front end calls `Engine.run`: the command line, the library, the service, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytrace.engine.corpus import Corpus, IndexedCorpus
+from pytrace.documents.filters import matches, parse_filters
+from pytrace.engine.corpus import Corpus, IndexedCorpus, distinct_documents
 from pytrace.engine.findings import answer_findings, search_findings, source_of
 from pytrace.engine.questions import NOT_A_QUESTION, is_question
 from pytrace.errors import InputError
@@ -83,6 +84,23 @@ def run(
     for number, request in enumerate(requests, 1):
         _check(request, number, len(requests))
     searched = None if corpus is None else Corpus.of(corpus)
+    in_memory = searched is not None and not isinstance(searched, IndexedCorpus)
+    # An index may be filled later; documents without text are as good as none.
+    usable = None if in_memory and not any(document.text.strip() for document in searched or ()) else searched
+    try:
+        return _run(engine, requests, usable, resources or Resources(), on_event)
+    finally:
+        if searched is not None and searched is not corpus:
+            searched.close()
+
+
+def _run(
+    engine: Engine,
+    requests: Sequence[Request],
+    corpus: Corpus | None,
+    resources: Resources,
+    on_event: OnEvent | None,
+) -> list[Result]:
     alike: dict[tuple[Any, ...], list[int]] = {}
     results: dict[int, Result] = {}
     for number, request in enumerate(requests):
@@ -92,10 +110,11 @@ def run(
             )
             _tell(on_event, "answer", number, results[number])
             continue
-        key = (request.task, request.method, request.settings, request.where, request.documents is None)
+        own = request.documents is not None
+        key = (request.task, request.method, request.settings, request.where, request.passages, own)
         alike.setdefault(key, []).append(number)
     for numbers in alike.values():
-        batch = _Batch(engine, [requests[number] for number in numbers], searched, resources or Resources())
+        batch = _Batch(engine, [requests[number] for number in numbers], corpus, resources)
 
         def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
             _tell(on_event, stage, numbers[place], result)
@@ -133,30 +152,38 @@ class _Batch:
         self._corpus = corpus
         self._resources = resources
         self._questions = [request.question for request in requests]
-        self._known: dict[str, Document] = {}
+        # The passages of each request by id. Those of one corpus are one dictionary.
+        shared: dict[str, Document] = {}
+        self._known = [shared if request.documents is None else {} for request in requests]
+        self._given: list[Sequence[Document]] = []
         self._found: dict[int, Found] = {}
+        self._searching = 0.0
+        self._needs_documents = False
         self._notes: tuple[str, ...] = ()
 
     def results(self, tell: Callable[[str, int, Result], object]) -> list[Result]:
         """Return the results in the order of the requests."""
+        from pytrace.methods.catalog import method_row
+
         started = time.perf_counter()
         if self._first.task == "judge" and not self._first.method:
             return self._judged(tell)
         if self._first.task == "search" and not self._first.method:
-            # No ranking has more chains than passages.
-            self._search(range(len(self._requests)), max(max(each.passages, each.chains) for each in self._requests))
+            self._search(range(len(self._requests)))
             results = [self._search_result(number, started) for number in range(len(self._requests))]
             for number, result in enumerate(results):
                 tell("search", number, result)
             return results
         name = self._method_name()
-        documents = self._documents(name, tell)
+        self._needs_documents = "documents" in method_row(name.name).needs
         method = self._method(name)
+        documents = self._given = self._documents(name, tell)
         if self._first.task == "search":
-            return [
-                self._selected(number, evidence, name.label)
-                for number, evidence in enumerate(method.select(self._questions, documents))
-            ]
+            results = []
+            for number, evidence in enumerate(method.select(self._questions, documents)):
+                results.append(self._selected(number, evidence, name.label))
+                tell("evidence", number, results[-1])
+            return results
 
         def told(selected: Sequence[Any]) -> None:
             for number, evidence in enumerate(selected):
@@ -170,7 +197,7 @@ class _Batch:
             answers = method.answer(self._questions, documents)
         results = []
         for number, answer in enumerate(answers):
-            checked = self._checked(method, answer, documents[number]) if self._requests[number].check else None
+            checked = self._checked(method, number, answer) if self._requests[number].check else None
             results.append(self._result(number, answer, checked))
             tell("answer", number, results[-1])
         return results
@@ -207,70 +234,102 @@ class _Batch:
         """The corpus, where the documents are not those of each question."""
         return self._corpus if self._first.documents is None else None
 
+    def _own(self, number: int) -> Sequence[Document]:
+        """Return the documents of one request that match the filters."""
+        return self._matching(self._requests[number].documents or ())
+
+    def _whole(self) -> Sequence[Document]:
+        """Return the documents of the corpus that match the filters."""
+        assert self._corpus is not None
+        return self._matching(self._corpus)
+
+    def _matching(self, documents: Iterable[Document]) -> Sequence[Document]:
+        filters = parse_filters(self._first.where)
+        return [document for document in distinct_documents(documents) if matches(document, filters)]
+
     def _keeping(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
         """Search the corpus for a method, and keep what is found for the result."""
         assert self._searched is not None
         found = self._searched.find(queries, self._engine, retriever, count, where=self._first.where)
-        self._known.update((passage.id, passage) for passages in found for passage in passages)
+        self._keep(0, (passage for passages in found for passage in passages))
         return found
+
+    def _keep(self, number: int, passages: Iterable[Document]) -> None:
+        """Remember passages of a request; the first of one id counts."""
+        for passage in passages:
+            self._known[number].setdefault(passage.id, passage)
 
     def _documents(self, name: MethodName, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
         """Return the documents that the method is given for each question."""
-        from pytrace.methods.catalog import method_row
-
         requests = self._requests
         if self._first.documents is not None:
-            given: list[Sequence[Document]] = [request.documents or () for request in requests]
+            given: list[Sequence[Document]] = [self._own(number) for number in range(len(requests))]
         elif self._corpus is None:
-            if "documents" in method_row(name.name).needs:
+            if self._needs_documents:
                 raise InputError(f"there is nothing that {name.name} could answer from; give documents or an index")
             given = [()] * len(requests)
         elif self._resources.index is not None:
             # An index of sentences searches all documents itself.
-            given = [list(self._corpus)] * len(requests)
+            given = [self._whole()] * len(requests)
         else:
             given = self._nearest(tell)
-        self._known.update((document.id, document) for documents in given for document in documents)
+        for number, documents in enumerate(given):
+            self._keep(number, documents)
         return given
 
     def _nearest(self, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
         corpus = self._corpus
         assert corpus is not None
-        count = max(request.passages for request in self._requests)
-        if not isinstance(corpus, IndexedCorpus) and len(corpus) <= count and not self._first.where:
-            return [list(corpus)] * len(self._requests)
+        if not isinstance(corpus, IndexedCorpus) and len(corpus) <= self._first.passages:
+            return [self._whole()] * len(self._requests)
         started = time.perf_counter()
-        self._search(range(len(self._requests)), count)
+        self._search(range(len(self._requests)))
+        self._searching = (time.perf_counter() - started) / len(self._requests)
         given: list[Sequence[Document]] = []
-        for number, request in enumerate(self._requests):
+        for number in range(len(self._requests)):
             found = self._found[number]
-            given.append(found.of(found.ranking.rows[: request.passages]))
+            given.append(found.of(found.ranking.rows[: self._first.passages]))
             tell("search", number, self._search_result(number, started))
         return given
 
-    def _search(self, numbers: Sequence[int], count: int) -> None:
+    @property
+    def _depth(self) -> int:
+        """How many passages are ranked: no ranking has more chains than passages."""
+        return max(self._first.passages, *(request.chains for request in self._requests))
+
+    def _search(self, numbers: Sequence[int]) -> None:
         """Search across hops for requests that were not searched for yet."""
         waiting = [number for number in numbers if number not in self._found]
         if not waiting:
             return
         questions = [self._questions[number] for number in waiting]
         if self._searched is not None:
-            found = self._searched.search(questions, self._engine, count, where=self._first.where)
+            found = self._searched.search(questions, self._engine, self._depth, where=self._first.where)
         elif self._first.documents is not None:
             found = [
-                Corpus(self._requests[number].documents or ()).search([question], self._engine, count)[0]
+                self._search_own(question, self._own(number))
                 for number, question in zip(waiting, questions, strict=True)
             ]
         else:
             raise InputError("there is nothing to search; give documents or an index")
-        self._found.update(zip(waiting, found, strict=True))
-        self._known.update((passage.id, passage) for one in found for passage in one.passages.values())
+        for number, one in zip(waiting, found, strict=True):
+            self._found[number] = one
+            self._keep(number, one.passages.values())
+
+    def _search_own(self, question: str, documents: Sequence[Document]) -> Found:
+        corpus = Corpus(documents)
+        try:
+            return corpus.search([question], self._engine, self._depth)[0]
+        finally:
+            corpus.close()
 
     def _hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
         """Return what the search across hops found for questions of this batch."""
-        del documents
-        numbers = [self._questions.index(question) for question in questions]
-        self._search(numbers, max(request.passages for request in self._requests))
+        # The same question may be asked of different documents.
+        asked = zip(self._questions, map(id, self._given), strict=True)
+        numbers_of = {of: number for number, of in enumerate(asked)}
+        numbers = [numbers_of[question, id(given)] for question, given in zip(questions, documents, strict=True)]
+        self._search(numbers)
         return [self._found[number] for number in numbers]
 
     # ---- claims
@@ -291,14 +350,14 @@ class _Batch:
         results = []
         for number, request in enumerate(self._requests):
             if request.documents is not None:
-                documents: Sequence[Document] = request.documents
+                documents: Sequence[Document] = self._own(number)
             elif self._corpus is None:
                 raise InputError("there is nothing to judge a claim by; give documents, an index, or a method")
             elif isinstance(self._corpus, IndexedCorpus):
                 documents = passages_of(request.question, self._corpus, self._engine, request.where)
             else:
-                documents = list(self._corpus)
-            self._known.update((document.id, document) for document in documents)
+                documents = self._whole()
+            self._keep(number, documents)
             ((answer, claims),) = judge_by_texts([request.question], documents, self._resources.checker)
             results.append(self._result(number, answer, Check(claims=claims)))
             tell("answer", number, results[-1])
@@ -324,8 +383,11 @@ class _Batch:
         request, found = self._requests[number], self._found.get(number)
         confidence = answer.probability
         least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
-        abstained = final and (not answer.text or (confidence is not None and confidence < least))
-        findings = answer_findings(answer, self._known, found)
+        # Words that no passage was read for are the model's own.
+        unread = self._needs_documents and not answer.evidence.context and least > 0
+        unlikely = confidence is not None and confidence < least
+        abstained = final and (not answer.text or unlikely or unread)
+        findings = answer_findings(answer, self._known[number], found)
         if abstained:
             findings = Findings(kind=findings.kind, sources=self._closest(found, findings))
         return Result(
@@ -342,10 +404,16 @@ class _Batch:
             check=check,
             notes=(*answer.notes, *self._notes),
             usage={stage: usage for stage, usage in answer.usage.items() if usage != Usage()},
-            seconds=answer.seconds,
+            seconds=self._seconds(answer),
             context_tokens=answer.context_tokens,
             deterministic=answer.deterministic,
         )
+
+    def _seconds(self, answer: Answer) -> dict[str, float]:
+        """Return the seconds of each stage, with those of the search before the method."""
+        if not self._searching:
+            return answer.seconds
+        return {**answer.seconds, "search": self._searching + answer.seconds.get("search", 0.0)}
 
     def _closest(self, found: Found | None, findings: Findings) -> tuple[Any, ...]:
         """Return the passages nearest to a question: those of the search, or else those that were read."""
@@ -357,7 +425,7 @@ class _Batch:
             for row, score in zip(ranking.rows[:_CLOSEST], ranking.scores, strict=False)
         )
 
-    def _checked(self, method: object, answer: Answer, documents: Sequence[Document]) -> Check:
+    def _checked(self, method: object, number: int, answer: Answer) -> Check:
         """Check what an answer rests on: its chains or thoughts by a graph or their own triples, what it says by the texts."""
         from pytrace.certify.answer_certificates import certify_answer
         from pytrace.certify.claims.answer_claims import check_answer
@@ -365,11 +433,9 @@ class _Batch:
         from pytrace.methods.trace.top_triples import TopTriples
         from pytrace.methods.trace.trace import Trace
 
-        read = [*documents]
-        listed = {document.id for document in read}
-        read += [
-            self._known[name] for name in answer.evidence.document_ids if name in self._known and name not in listed
-        ]
+        read = [*self._given[number]]
+        listed, known = {document.id for document in read}, self._known[number]
+        read += [known[name] for name in answer.evidence.document_ids if name in known and name not in listed]
         base = self._resources.facts
         if base is None and isinstance(method, Trace | TopTriples):
             # Sentences and documents state nothing that a graph could check.

@@ -96,8 +96,7 @@ def assert_evidence(
     question
         The question; one of a data set brings its supporting documents.
     corpus
-        An index or its directory, which is searched across hops; or documents or the path of some, of which
-        TRACE selects among the 20 whose vectors are nearest.
+        An index or its directory, or documents or the path of some; it is searched across hops.
     expected
         Ids or titles of the documents that must be found, for a question that brings none.
     recall_at
@@ -115,8 +114,8 @@ def assert_evidence(
         Nothing is expected, `recall_at` is below 1 or `min_recall` not from 0 to 1.
     """
     __tracebackhide__ = True
-    from pytrace.engine.corpus import MAX_DOCUMENTS, Corpus, IndexedCorpus
-    from pytrace.integrations.selection import Passage, PassageSelector, lock_of, shared_engine
+    from pytrace.integrations.selection import lock_of, shared_engine
+    from pytrace.results import Request
 
     wanted = list(dict.fromkeys(expected or (question.supporting_documents if isinstance(question, Question) else ())))
     text = question.question if isinstance(question, Question) else question
@@ -127,24 +126,17 @@ def assert_evidence(
     if not 0 <= min_recall <= 1:
         raise InputError(f"min_recall is {min_recall}; give a share of the expected documents from 0 to 1")
     engine = engine or shared_engine("tiny", None, None)
-    searched = Corpus.of(corpus)
-    try:
-        with lock_of(engine):
-            found = searched.nearest(text, engine, max(recall_at, MAX_DOCUMENTS))
-            if not isinstance(searched, IndexedCorpus):
-                passages = [Passage(document.id, document.text, {"title": document.title}) for document in found]
-                (chosen,) = PassageSelector(engine=engine).select([text], [passages], recall_at)
-                found = [found[one.place] for one in chosen]
-    finally:
-        if isinstance(searched, IndexedCorpus) and searched is not corpus:
-            searched.close()
-    found = found[:recall_at]
-    names = {name for document in found for name in _names(document)}
+    request = Request(question=text, task="search", passages=recall_at)
+    with lock_of(engine):
+        (result,) = engine.run([request], corpus)
+    # Those without a score are only part of a chain.
+    found = [source for source in result.evidence.sources if source.relevance is not None]
+    names = {name for source in found for name in (source.id, source.title, source.document)}
     missing = [name for name in wanted if name not in names]
     recall = 1 - len(missing) / len(wanted)
     if recall < min_recall:
         lines = [f"  missing: {name}" for name in missing]
-        lines += [f"  {rank}. {document.title or document.id}" for rank, document in enumerate(found, 1)]
+        lines += [f"  {rank}. {source.title or source.id}" for rank, source in enumerate(found, 1)]
         raise AssertionError(
             f"recall at {recall_at} is {recall:.2f} (at least {min_recall:.2f} is wanted) for {text!r}:\n"
             + "\n".join(lines)
@@ -184,10 +176,3 @@ def _described(claim: CheckedClaim) -> str:
         place = nearest.title or nearest.source
         lines.append(f"      nearest: {nearest.text}{f' ({place})' if place else ''}")
     return "\n".join(lines)
-
-
-def _names(document: Document) -> set[str]:
-    names = {document.id, document.title}
-    if document.origin is not None:
-        names.add(document.origin.document)
-    return names

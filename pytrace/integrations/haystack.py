@@ -38,7 +38,7 @@ class PytraceRanker:
 
     def __init__(
         self,
-        method: str = "trace",
+        method: str = "hops",
         settings: list[str] | None = None,
         top_k: int | None = None,
         llm: str = "tiny",

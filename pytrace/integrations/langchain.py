@@ -27,7 +27,7 @@ class PytraceCompressor(BaseDocumentCompressor):
     What is returned are copies with ``pytrace_chains`` and ``pytrace_score`` in their metadata.
     """
 
-    method: str = "trace"
+    method: str = "hops"
     settings: list[str] = Field(default_factory=list)
     top_n: int | None = None
     llm: str = "tiny"

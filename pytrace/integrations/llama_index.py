@@ -38,7 +38,7 @@ class PytracePostprocessor(BaseNodePostprocessor):
     The chains are kept out of what language models and encoders see of a node. Nodes that are given stay as they are.
     """
 
-    method: str = Field(default="trace", description="Any method of pytrace.")
+    method: str = Field(default="hops", description="Any method of pytrace.")
     settings: list[str] = Field(default_factory=list, description="name=value settings of the method.")
     top_n: int | None = Field(
         default=None, description="Nodes to return: selected ones, then others as given; None: selected ones alone."

@@ -28,7 +28,7 @@ class CrossEncoder:
 
     def __init__(
         self,
-        method: str = "trace",
+        method: str = "hops",
         settings: Sequence[str] = (),
         *,
         llm: str = "tiny",
@@ -71,7 +71,7 @@ class RerankRequest:
 class Ranker:
     """Ranks as ``flashrank.Ranker.rerank`` does; the parameters are those of `CrossEncoder`."""
 
-    def __init__(self, method: str = "trace", settings: Sequence[str] = (), **options: Any) -> None:
+    def __init__(self, method: str = "hops", settings: Sequence[str] = (), **options: Any) -> None:
         self._selector = PassageSelector(method, settings, **options)
 
     def rerank(self, request: RerankRequest) -> list[dict[str, Any]]:

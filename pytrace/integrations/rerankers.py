@@ -35,7 +35,7 @@ class PytraceRanker(BaseRanker):  # type: ignore[misc]  # the package has no typ
 
     def __init__(
         self,
-        method: str = "trace",
+        method: str = "hops",
         settings: Sequence[str] = (),
         *,
         llm: str = "tiny",

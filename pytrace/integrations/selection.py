@@ -1,16 +1,16 @@
-"""What every adapter does: select passages that a framework gives, or search an index, with the chains that led to each."""
+"""What every adapter calls: `Engine.run` on the passages that a framework gives, or on an index, with the chains of each passage."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytrace.errors import InputError
-from pytrace.records import Chain, Document, TextUnit
+from pytrace.records import Document
+from pytrace.results import EvidenceChain, Findings, Request
 
 if TYPE_CHECKING:
     from pytrace.engine import Engine
@@ -37,7 +37,8 @@ class Passage(NamedTuple):
 class Selected(NamedTuple):
     """A passage that was selected: its place among those given, its score from 0 to 1, and the chains that it is part of.
 
-    A chain is JSON: ``{"log_probability": float, "steps": [{"id": str, "title": str, "text": str}, …]}``, with ids of the framework.
+    A chain is JSON: ``{"steps": [{"id": str, "title": str, "text": str, "link": str}, …]}``, with ids of the framework. `link` is the
+    name or the words that link a step to an earlier one.
     """
 
     place: int
@@ -73,12 +74,12 @@ class PassageSelector:
     llm, encoder, threads
         As for `pytrace.load`; models are read when they are first needed, and the language model only if the method selects with it.
     engine
-        An engine of one's own in place of these.
+        A custom engine instead of these.
     """
 
     def __init__(
         self,
-        method: str = "trace",
+        method: str = "hops",
         settings: Sequence[str] = (),
         *,
         llm: str = "tiny",
@@ -86,9 +87,14 @@ class PassageSelector:
         threads: int | None = None,
         engine: Engine | None = None,
     ) -> None:
+        from pytrace.methods.catalog import method_settings, parse_method
+
         self._engine = engine or shared_engine(llm, encoder, threads)
         self._lock = lock_of(self._engine)
-        self._method = self._engine.method(method, settings)
+        self._method = parse_method(method)
+        self._settings = tuple(settings)
+        # A wrong setting is reported here instead of by the first question.
+        method_settings(self._method, self._engine.settings_name, self._settings)
 
     def warm_up(self) -> None:
         """Read the encoder, so that the first question does not wait for it."""
@@ -107,7 +113,7 @@ class PassageSelector:
         passages
             Those of each question.
         top_n
-            How many to return a question: what the method selects first, then the others in the order given. None: only what the
+            Passages to return per question: what the method selects first, then the others in the order given. None: only what the
             method selects.
 
         Returns
@@ -126,26 +132,36 @@ class PassageSelector:
             )
         if top_n is not None and top_n < 1:
             raise InputError(f"top_n is {top_n}; give 1 or more, or None for what the method selects")
-        asked = [i for i, some in enumerate(passages) if some]
-        documents = [[_document(str(k), passage) for k, passage in enumerate(passages[i])] for i in asked]
+        requests = {
+            number: self._request(question, given, top_n)
+            for number, (question, given) in enumerate(zip(questions, passages, strict=True))
+            if given
+        }
         with self._lock:
-            evidence = self._method.select([questions[i] for i in asked], documents) if asked else []
-        selected: list[list[Selected]] = [[] for _ in questions]
-        for i, found in zip(asked, evidence, strict=True):
-            chains = [(chain, _worded(chain, passages[i])) for chain in found.chains]
-            votes = Counter(found.votes)
-            for rank, name in enumerate(sorted(found.document_ids, key=votes.__getitem__, reverse=True), 1):
-                of_passage = [
-                    worded for chain, worded in chains if any(unit.document_id == name for unit in chain.units)
-                ]
-                # Without votes, as where documents are ranked, the rank alone tells.
-                score = votes[name] / votes.total() if votes else 1 / rank
-                selected[i].append(Selected(int(name), score, of_passage))
+            results = dict(zip(requests, self._engine.run([*requests.values()]), strict=True))
+        selected: list[list[Selected]] = []
+        for number, given in enumerate(passages):
+            chosen = _selected(results[number].evidence, given) if given else []
             if top_n is not None:
-                taken = {one.place for one in selected[i]}
-                rest = [Selected(k, 0.0, []) for k in range(len(passages[i])) if k not in taken]
-                selected[i] = [*selected[i], *rest][:top_n]
+                taken = {one.place for one in chosen}
+                rest = [Selected(place, 0.0, []) for place in range(len(given)) if place not in taken]
+                chosen = [*chosen, *rest][:top_n]
+            selected.append(chosen)
         return selected
+
+    def _request(self, question: str, passages: Sequence[Passage], top_n: int | None) -> Request:
+        settings = self._settings
+        if self._method.name == "hops" and top_n is not None:
+            # The search ranks as many passages as are wanted.
+            settings = (f"passages={top_n}", "share=0", *settings)
+        return Request(
+            question=question,
+            task="search",
+            method=self._method.label,
+            settings=settings,
+            documents=tuple(_document(str(place), passage) for place, passage in enumerate(passages)),
+            passages=len(passages),
+        )
 
 
 class IndexSearch:
@@ -156,9 +172,9 @@ class IndexSearch:
     index
         Its directory.
     top_n
-        How many passages a question gets.
+        Passages per question.
     llm, encoder, threads, engine
-        As for `PassageSelector`; the encoder must be the one of the index.
+        As for `PassageSelector`; the encoder must match the index.
     """
 
     def __init__(
@@ -180,28 +196,22 @@ class IndexSearch:
 
     def search(self, questions: Sequence[str], top_n: int | None = None) -> list[list[tuple[Document, Selected]]]:
         """Return the passages of each question, likeliest first, all questions encoded and searched together."""
-        from pytrace.retrieval.hops import chain_evidence
-
         count = self._top_n if top_n is None else _at_least_one(top_n)
+        requests = [Request(question=question, task="search", passages=count, chains=count) for question in questions]
         with self._lock:
-            rankings = self._corpus.rank(questions, self._engine, count)
-            results = []
-            for question, ranking in zip(questions, rankings, strict=True):
-                documents = self._corpus.index.passages(ranking.rows)
-                chains = []
-                for chain in ranking.chains:
-                    passages = self._corpus.index.passages(chain.rows)
-                    found = chain_evidence(question, chain, passages).chains[0]
-                    chains.append((set(chain.rows), _worded(found, [])))
-                results.append(
-                    [
-                        (document, Selected(k, score, [worded for rows, worded in chains if row in rows]))
-                        for k, (document, row, score) in enumerate(
-                            zip(documents, ranking.rows, ranking.scores, strict=True)
-                        )
-                    ]
-                )
-        return results
+            results = self._engine.run(requests, self._corpus)
+            return [self._found(result.evidence) for result in results]
+
+    def _found(self, evidence: Findings) -> list[tuple[Document, Selected]]:
+        index = self._corpus.index
+        found = []
+        for place, source in enumerate(evidence.sources):
+            row = index.row_of(source.id)
+            # Other passages are only part of a chain.
+            if source.relevance is not None and row is not None:
+                chains = [_chain_json(chain, evidence) for chain in evidence.chains if _has(chain, place)]
+                found.append((index.passage(row), Selected(place, source.relevance, chains)))
+        return found
 
     def close(self) -> None:
         """Close the index."""
@@ -212,6 +222,33 @@ def _at_least_one(top_n: int) -> int:
     if top_n < 1:
         raise InputError(f"top_n is {top_n}; give 1 or more")
     return top_n
+
+
+def _selected(evidence: Findings, passages: Sequence[Passage]) -> list[Selected]:
+    """Return the passages of the evidence of a method, best first; its documents are called by their place among those given."""
+    votes = sum(source.votes for source in evidence.sources)
+    ranked = sorted(enumerate(evidence.sources), key=lambda item: -item[1].votes)
+    selected = []
+    for rank, (number, source) in enumerate(ranked, 1):
+        # Without votes, as where documents are ranked, the score of the search counts, or else the rank.
+        score = source.votes / votes if votes else 1 / rank if source.relevance is None else source.relevance
+        chains = [_chain_json(chain, evidence, passages) for chain in evidence.chains if _has(chain, number)]
+        selected.append(Selected(int(source.id), score, chains))
+    return selected
+
+
+def _has(chain: EvidenceChain, source: int) -> bool:
+    return any(step.source == source for step in chain.steps)
+
+
+def _chain_json(chain: EvidenceChain, evidence: Findings, passages: Sequence[Passage] = ()) -> dict[str, Any]:
+    """Return a chain as JSON, with the framework's ids where documents are called by their place among passages."""
+    steps = []
+    for step in chain.steps:
+        source = evidence.sources[step.source]
+        name = passages[int(source.id)].id if passages else source.id
+        steps.append({"id": name, "title": source.title, "text": step.sentence, "link": step.link})
+    return {"steps": steps}
 
 
 def passage_metadata(document: Document) -> dict[str, Any]:
@@ -244,13 +281,3 @@ def _title(passage: Passage) -> str:
             # "docs/orrin-bell-foundry.md" is read as it would be said.
             return given if key in TITLES else Path(given).stem.replace("_", " ").replace("-", " ")
     return beginning_of(passage.text)
-
-
-def _worded(chain: Chain, passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return a chain as JSON, with the framework's ids where its units name places among passages."""
-    steps = []
-    for unit in chain.units:
-        title, text = (unit.title, unit.body) if isinstance(unit, TextUnit) else (unit.head, unit.text)
-        name = passages[int(unit.document_id)].id if passages else unit.document_id
-        steps.append({"id": name, "title": title, "text": text})
-    return {"log_probability": chain.score, "steps": steps}

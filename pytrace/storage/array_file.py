@@ -36,6 +36,7 @@ _TYPES = frozenset(
         *("float16", "float32", "float64"),
     )
 )
+_TYPE_NAMES = frozenset(dtype.name for dtype in _TYPES)
 
 
 class ArrayFileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -297,7 +298,7 @@ def _decode(header: bytes, size: int) -> list[_Array]:
     arrays = msgspec.json.decode(header[_PREFIX.size :], type=list[_Array])
     end = len(header)
     for array in arrays:
-        if array.dtype not in {dtype.name for dtype in _TYPES}:
+        if array.dtype not in _TYPE_NAMES:
             raise ValueError(f"array {array.name!r} is of type {array.dtype!r}, which is none that is stored")
         # Not only its bytes: NumPy refuses even an empty array whose other dimensions are too large.
         if math.prod(max(1, length) for length in array.shape) * 8 > _MOST_BYTES:

@@ -8,6 +8,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,15 +16,33 @@ from pytrace.errors import StoreError
 
 _CHUNK = 1 << 22
 
+_DURABLE: ContextVar[bool] = ContextVar("durable", default=True)
+
 SMALL = 16 << 20
 """Bytes that are compared with their checksum, in some twenty milliseconds, whenever a file of so many is opened."""
 
 
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Do not wait for the disk inside: for files in a temporary directory, which are worth nothing after a crash."""
+    token = _DURABLE.set(False)
+    try:
+        yield
+    finally:
+        _DURABLE.reset(token)
+
+
+def sync(descriptor: int) -> None:
+    """Have the system write an open file to the disk now, unless it is one of `temporary_files`."""
+    if _DURABLE.get():
+        os.fsync(descriptor)
+
+
 def flush(path: Path) -> None:
-    """Have the system write a file or directory to the disk now."""
+    """Have the system write a file or directory to the disk now, as `sync` does."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -34,7 +53,7 @@ def replace_file(path: Path, content: bytes) -> None:
     with new.open("wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())
+        sync(stream.fileno())
     new.replace(path)
     flush(path.parent)  # so that the new name outlives a power cut
 
@@ -84,7 +103,7 @@ def atomic_output(path: Path) -> Iterator[BinaryIO]:
         with partial.open("wb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            sync(stream.fileno())
         partial.replace(path)
         with suppress(PermissionError):  # a directory may be written and not read
             flush(path.parent)  # so that the new name outlives a power cut

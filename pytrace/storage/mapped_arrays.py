@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import PytraceError, StoreError
-from pytrace.storage.files import check_file, replace_file
+from pytrace.storage.files import check_file, replace_file, sync
 from pytrace.storage.foreign_json import decode_json, read_bounded
 from pytrace.storage.text import dump_json, storable
 
@@ -120,7 +120,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> FileEntry:
             stream.write(piece)
             size, crc = size + len(piece), zlib.crc32(piece, crc)
         stream.flush()
-        os.fsync(stream.fileno())
+        sync(stream.fileno())
     return FileEntry(size, crc)
 
 

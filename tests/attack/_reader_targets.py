@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from pytrace.engine.asking import read_questions as read_plain_questions
 from safetensors.numpy import save
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -34,6 +33,7 @@ from pytrace.documents import ReadReport, content_phrases, read_documents, sente
 from pytrace.documents.filters import parse_filters
 from pytrace.documents.foreign import SUFFIXES, ForeignReader
 from pytrace.documents.languages import detect_language
+from pytrace.engine.questions import read_questions as read_plain_questions
 from pytrace.errors import PytraceError
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.run.run_store import Result, RunStore

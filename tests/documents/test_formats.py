@@ -119,8 +119,8 @@ def asked(path: Path) -> list[tuple[str, list[str]]]:
     by_id = {document.id: document for document in corpus}
     answers = []
     for row in questions():
-        answer = engine().ask(row["question"], corpus, method="trace-doc")
-        answers.append((answer.text, [by_id[id].citation() for id in answer.evidence.document_ids]))
+        result = engine().ask(row["question"], corpus, method="trace-doc", min_confidence=0.0)
+        answers.append((result.answer, [by_id[source.id].citation() for source in result.evidence.sources]))
     return answers
 
 

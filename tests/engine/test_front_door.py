@@ -12,13 +12,14 @@ import warnings
 from pathlib import Path
 
 import pytest
-from pytrace.engine.asking import read_corpus, read_questions
 
 import pytrace
 from pytrace.cli import common
 from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
+from pytrace.engine.inputs import read_corpus
+from pytrace.engine.questions import read_questions
 from pytrace.errors import DataError, InputError, ModelFileError
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -55,10 +56,11 @@ def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_corpus_is_searched_without_a_language_model(tmp_path: Path) -> None:
     engine = pytrace.load(str(tmp_path / "missing.gguf"))
     vars(engine)["encoder"] = HashEncoder()
-    found = pytrace.Corpus(DOCUMENTS).search(QUESTION, engine, chains=2)
-    assert 1 <= len(found) <= 2
-    assert all(len(one.chains) == 1 and one.kind == "sentences" for one in found)
-    assert engine.select(QUESTION, DOCUMENTS, method="rag").document_ids == ("1", "2", "3")
+    found = engine.search(QUESTION, DOCUMENTS, chains=2).evidence
+    assert 1 <= len(found.chains) <= 2
+    assert {source.id for source in found.sources} == {"1", "2", "3"}
+    selected = engine.search(QUESTION, DOCUMENTS, method="rag").evidence
+    assert [source.id for source in selected.sources] == ["1", "2", "3"]
     with pytest.raises(ModelFileError, match=r"missing\.gguf"):
         engine.ask(QUESTION, DOCUMENTS, method="rag")
 
@@ -66,8 +68,8 @@ def test_a_corpus_is_searched_without_a_language_model(tmp_path: Path) -> None:
 def test_a_question_is_asked_of_documents_a_folder_or_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "town.txt").write_text("Ada Foah is a town in Ghana.", encoding="utf-8")
     for corpus in (DOCUMENTS, pytrace.Corpus(DOCUMENTS), tmp_path, str(tmp_path)):
-        answer = scripted("Accra").ask(QUESTION, corpus, method="rag", settings=["reading=free"])
-        assert (answer.text, answer.method) == ("Accra", "rag")
+        result = scripted("Accra").ask(QUESTION, corpus, method="rag", settings=["reading=free"])
+        assert (result.answer, result.method) == ("Accra", "rag")
 
 
 def test_documents_are_chosen_by_what_they_say_of_themselves(tmp_path: Path) -> None:
@@ -85,8 +87,8 @@ def test_documents_are_chosen_by_what_they_say_of_themselves(tmp_path: Path) -> 
 
 def test_from_a_larger_corpus_the_nearest_documents_are_read() -> None:
     many = [pytrace.Document(str(n), f"Bread {n}", ("It is baked.",)) for n in range(40)]
-    answer = scripted("Accra").ask("What is baked?", many, method="rag")
-    assert len(answer.evidence.document_ids) == 20
+    result = scripted("Accra").ask("What is baked?", many, method="rag", min_confidence=0.0)
+    assert len([source for source in result.evidence.sources if source.read]) == 20
 
 
 def test_models_are_loaded_once_while_something_else_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +112,7 @@ def test_models_are_loaded_once_while_something_else_is_done(monkeypatch: pytest
     assert begun.wait(10)
     threading.Timer(0.05, may_go_on.set).start()  # who asks meanwhile waits
     assert engine.encoder.dimension == HashEncoder().dimension
-    assert engine.ask(QUESTION, DOCUMENTS, method="rag").text == "Accra"
+    assert engine.ask(QUESTION, DOCUMENTS, method="rag", min_confidence=0.0).answer == "Accra"
     assert sorted(loaded) == ["encoder", "model"]
 
 

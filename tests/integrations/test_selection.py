@@ -25,29 +25,47 @@ def test_the_passages_that_answer_together_come_first_with_their_chain(selector,
     assert 0 < len(selected) < len(PASSAGES)
     assert [one.score for one in selected] == sorted((one.score for one in selected), reverse=True)
     assert all(0 < one.score <= 1 for one in selected)
-    chain = selected[0].chains[0]
-    assert chain["log_probability"] < 0
-    for step in chain["steps"]:
+    assert selected[0].chains[0] == selected[1].chains[0]
+    first, second = selected[0].chains[0]["steps"]
+    assert (first["id"], second["id"], first["link"]) == ("ship", "foundry", "")
+    assert second["link"] == "Orrin Bell Foundry"
+    for step in (first, second):
         source = next(passage for passage in PASSAGES if passage.id == step["id"])
         assert step["text"] in source.text
         assert step["title"] == source.metadata["title"]
     for one in selected:
-        assert one.chains
         for chain in one.chains:
             assert PASSAGES[one.place].id in {step["id"] for step in chain["steps"]}
     require_no_language_model(engine)
 
 
-def test_top_n_is_filled_with_the_others_as_they_were_given(selector):
-    (alone,), (filled,) = (
-        selector.select([QUESTION], [PASSAGES]),
-        selector.select([QUESTION], [PASSAGES], len(PASSAGES)),
-    )
+def test_a_search_across_hops_ranks_as_many_passages_as_are_wanted(selector):
+    alone, ranked, two = (selector.select([QUESTION], [PASSAGES], count)[0] for count in (None, len(PASSAGES), 2))
+    assert [one.place for one in ranked[: len(alone)]] == [one.place for one in alone]
+    assert [one.place for one in ranked[:2]] == [one.place for one in two]
+    assert sorted(one.place for one in ranked) == list(range(len(PASSAGES)))
+    assert all(one.score > 0 for one in ranked)
+    settings = PassageSelector(settings=["passages=1"], engine=selector._engine)
+    assert settings.select([QUESTION], [PASSAGES]) == [settings.select([QUESTION], [PASSAGES], 1)[0]]
+
+
+def test_top_n_is_filled_with_the_others_as_they_were_given(engine):
+    selector = PassageSelector("trace-doc", engine=engine)
+    alone, filled, one = (selector.select([QUESTION], [PASSAGES], count)[0] for count in (None, len(PASSAGES), 1))
+    assert 0 < len(alone) < len(PASSAGES)
+    assert alone[0].chains
     assert filled[: len(alone)] == alone
     rest = filled[len(alone) :]
     assert [one.place for one in rest] == sorted(set(range(len(PASSAGES))) - {one.place for one in alone})
     assert all((one.score, one.chains) == (0.0, []) for one in rest)
-    assert selector.select([QUESTION], [PASSAGES], 1) == [alone[:1]]
+    assert one == alone[:1]
+
+
+def test_more_passages_are_ranked_than_a_search_lists_by_default(selector):
+    many = [Passage(str(number), f"Village {number} has {number} wells.", {}) for number in range(40)] + PASSAGES
+    (selected,) = selector.select([QUESTION], [many], 30)
+    assert {many[one.place].id for one in selected[:2]} == {"ship", "foundry"}
+    assert len(selected) == 30
 
 
 def test_a_batch_selects_what_each_question_selects_alone(selector):
@@ -59,7 +77,7 @@ def test_a_batch_selects_what_each_question_selects_alone(selector):
     assert together[2] == []
 
 
-@pytest.mark.parametrize("method", ["trace-doc", "dense", "bm25", "rrf"])
+@pytest.mark.parametrize("method", ["hops", "trace", "trace-doc", "dense", "bm25", "rrf"])
 def test_any_method_selects(engine, method):
     (selected,) = PassageSelector(method, engine=engine).select([QUESTION], [PASSAGES], 3)
     assert len(selected) == 3
@@ -99,6 +117,8 @@ def test_what_cannot_be_selected_is_refused(selector, engine, tmp_path):
         selector.select([" "], [PASSAGES])
     with pytest.raises(InputError, match="no such"):
         PassageSelector("no such", engine=engine)
+    with pytest.raises(InputError, match="the setting 'a=1' of hops"):
+        PassageSelector("hops", ["a=1"], engine=engine)
     with pytest.raises(pytrace.PytraceError):
         IndexSearch(str(tmp_path), engine=engine)
 

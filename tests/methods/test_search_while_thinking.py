@@ -57,7 +57,6 @@ def test_a_baseline_retrieves_from_the_whole_index(corpus: Corpus, name: str) ->
 def test_each_retriever_finds_what_its_parts_find(corpus: Corpus, name: Any) -> None:
     queries = ["Where was Tobias Rook born?", "Which loaf is baked?", "xyzzy"]
     finder = corpus.finder(Models())
-    assert finder is not None
     found = finder(queries, name, 5)
     assert [len(row) for row in found] == ([2, 5, 0] if name == "bm25" else [5, 5, 5])
     assert found[0][0] == FOUNDER
@@ -120,8 +119,9 @@ def test_filters_hold_for_what_is_looked_for_while_thinking(tmp_path: Path) -> N
     corpus.close()
 
 
-def test_a_corpus_in_memory_has_no_more_than_a_method_is_given() -> None:
-    assert Corpus(OTHERS).finder(Models()) is None
+def test_a_corpus_in_memory_is_searched_beyond_what_a_method_is_given() -> None:
+    finder = Corpus([*OTHERS, FOUNDER]).finder(Models())
+    assert [found[0] for found in finder(["Where was Tobias Rook born?"], "rrf", 1)] == [FOUNDER]
 
 
 @pytest.mark.parametrize(("chains", "read"), [("chains=2", 2), ("chains=2,passage_chains=1", 1)])

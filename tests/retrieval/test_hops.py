@@ -290,18 +290,15 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
     engine = pytrace.load("tiny", threads=1)
     corpus = pytrace.Corpus.build(tmp_path / "index", CHECKOUT / "examples/docs", engine)
     asked = "Who founded the foundry that cast the bell of the Lady Addle?"
-    (best, *_) = corpus.search(asked, engine)
-    assert [unit.title for unit in best.chains[0].units if isinstance(unit, TextUnit)] == [
-        "Lady Addle",
-        "Orrin Bell Foundry",
-    ]
+    found = engine.search(asked, corpus).evidence
+    assert [found.sources[step.source].title for step in found.chains[0].steps] == ["Lady Addle", "Orrin Bell Foundry"]
     question = "Who founded the company that owns the Marigold Tern?"
     first = {passage.title for passage in corpus.nearest(question, engine, 5)}
     assert {"Marigold Tern", "Brackwater Ferries"} <= first
     for place in (corpus, tmp_path / "index"):
-        answer = engine.ask(asked, place, method="trace-doc")
-        assert "Matthias Garrow" in answer.text
-        assert len(answer.evidence.document_ids) == 2
+        result = engine.ask(asked, place)
+        assert "Matthias Garrow" in result.answer
+        assert "Matthias Garrow" in result.evidence.chains[0].steps[-1].sentence
     corpus.close()
 
 

@@ -165,9 +165,13 @@ class PassageIndex(Closing):
 
     def row_of(self, passage: str) -> int | None:
         """Return the row of a passage by its id; None where there is none."""
-        # A passage has the id of its document, or that and its number behind a "#"; an id may have such signs of its own.
-        for document in dict.fromkeys((passage, passage.rpartition("#")[0])):
-            for row in self.rows_of(document):
+        # A passage has the id of its document, or that and its number after a "#"; an id may have such signs of its own.
+        document, _, number = passage.rpartition("#")
+        for name in dict.fromkeys((passage, document)):
+            rows = self.rows_of(name)
+            # The number is that of the row among those of the document, if passages are in order.
+            first = int(number) - 1 if number.isdecimal() and len(number) < 10 else 0
+            for row in rows[first : first + 1] + rows:
                 if self.passage(row).id == passage:
                     return row
         return None
