@@ -6,17 +6,19 @@ Every front end calls `Engine.run`: the command line, the library, the service, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pytrace.engine.corpus import Corpus, IndexedCorpus
-from pytrace.engine.findings import answer_findings, search_findings, source_of
+from pytrace.engine.findings import answer_result, search_findings, source_of
 from pytrace.engine.questions import NOT_A_QUESTION, is_question
 from pytrace.errors import InputError
-from pytrace.records import Answer, Document, Triple, Usage
-from pytrace.results import Check, Findings, Request, Result, certainty_of
+from pytrace.records import Answer, Document, Triple
+from pytrace.results import Check, Findings, Request, Result
 from pytrace.retrieval.searching import Found
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ class Resources:
         Model that decides about claims.
     on_extracted
         Is called after each document whose triples were extracted.
+    methods
+        Keeps methods between calls, with what they extracted or indexed; None: each call makes its own. Calls that share it must
+        follow each other.
     """
 
     graph: TripleStore | None = None
@@ -69,6 +74,25 @@ class Resources:
     facts: KnowledgeBase | None = None
     checker: EntailmentModel | None = None
     on_extracted: Callable[[object], object] | None = None
+    methods: dict[Hashable, tuple[Method, _Searches]] | None = None
+
+
+class _Searches:
+    """What a method searches by: the batch that it answers now."""
+
+    batch: _Batch
+
+    def find(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+        return self.batch.find(queries, retriever, count)
+
+    def hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
+        return self.batch.hops(questions, documents)
+
+
+def prepare(engine: Engine, request: Request, corpus: Corpus | None, resources: Resources) -> None:
+    """Make the method of a request and keep it in `resources.methods`, so that one that cannot be made is refused before it is asked."""
+    batch = _Batch(engine, [request], corpus, resources)
+    batch.method(batch.method_name())
 
 
 def run(
@@ -148,9 +172,9 @@ class _Batch:
             for number, result in enumerate(results):
                 tell("search", number, result)
             return results
-        name = self._method_name()
+        name = self.method_name()
         documents = self._documents(name, tell)
-        method = self._method(name)
+        method = self.method(name)
         if self._first.task == "search":
             return [
                 self._selected(number, evidence, name.label)
@@ -176,7 +200,8 @@ class _Batch:
 
     # ---- what is asked, and of what
 
-    def _method_name(self) -> MethodName:
+    def method_name(self) -> MethodName:
+        """Return the method that is asked for."""
         from pytrace.methods.baselines import GOLD
         from pytrace.methods.catalog import parse_method
 
@@ -187,26 +212,35 @@ class _Batch:
             )
         return name
 
-    def _method(self, name: MethodName) -> Method:
+    def method(self, name: MethodName) -> Method:
+        """Return the method, made for this batch or kept from an earlier one."""
         resources = self._resources
-        return self._engine.method(
-            name,
-            self._first.settings,
-            graph=resources.graph,
-            extracted=resources.on_extracted,
-            index=resources.index,
-            knowledge=resources.knowledge,
-            search=None if self._searched is None else self._keeping,
-            corpus=self._searched,
-            hops=self._hops,
-        )
+        key = (name, self._first.settings, self._searched)
+        kept = {} if resources.methods is None else resources.methods
+        if key not in kept:
+            searches = _Searches()
+            method = self._engine.method(
+                name,
+                self._first.settings,
+                graph=resources.graph,
+                extracted=resources.on_extracted,
+                index=resources.index,
+                knowledge=resources.knowledge,
+                search=None if self._searched is None else searches.find,
+                corpus=self._searched,
+                hops=searches.hops,
+            )
+            kept[key] = method, searches
+        method, searches = kept[key]
+        searches.batch = self
+        return method
 
     @property
     def _searched(self) -> Corpus | None:
         """The corpus, where the documents are not those of each question."""
         return self._corpus if self._first.documents is None else None
 
-    def _keeping(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+    def find(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
         """Search the corpus for a method, and keep what is found for the result."""
         assert self._searched is not None
         found = self._searched.find(queries, self._engine, retriever, count, where=self._first.where)
@@ -265,7 +299,7 @@ class _Batch:
         self._found.update(zip(waiting, found, strict=True))
         self._known.update((passage.id, passage) for one in found for passage in one.passages.values())
 
-    def _hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
+    def hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
         """Return what the search across hops found for questions of this batch."""
         del documents
         numbers = [self._questions.index(question) for question in questions]
@@ -321,30 +355,25 @@ class _Batch:
 
     def _result(self, number: int, answer: Answer, check: Check | None = None) -> Result:
         request, found = self._requests[number], self._found.get(number)
-        confidence = answer.probability
+        self._look_up(answer)
+        result = answer_result(answer, self._known, found)
+        result = msgspec.structs.replace(result, check=check, notes=(*answer.notes, *self._notes))
         least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
-        abstained = confidence is not None and bool(answer.text) and confidence < least
-        findings = answer_findings(answer, self._known, found)
-        if abstained:
-            findings = Findings(kind=findings.kind, sources=self._closest(found, findings))
-        return Result(
-            question=request.question,
-            read_as=request.question if found is None else found.ranking.question or request.question,
-            answer="" if abstained else answer.text,
-            confidence=confidence,
-            certainty=certainty_of(confidence),
-            abstained=abstained,
-            reason=NOT_FOUND if abstained else "",
-            withheld=answer.text if abstained else "",
-            method=answer.method,
-            evidence=findings,
-            check=check,
-            notes=(*answer.notes, *self._notes),
-            usage={stage: usage for stage, usage in answer.usage.items() if usage != Usage()},
-            seconds=answer.seconds,
-            context_tokens=answer.context_tokens,
-            deterministic=answer.deterministic,
+        if result.confidence is None or not answer.text or result.confidence >= least:
+            return result
+        findings = Findings(kind=result.evidence.kind, sources=self._closest(found, result.evidence))
+        return msgspec.structs.replace(
+            result, answer="", abstained=True, reason=NOT_FOUND, withheld=answer.text, evidence=findings
         )
+
+    def _look_up(self, answer: Answer) -> None:
+        """Read those passages of the evidence that a method found in the corpus by itself."""
+        corpus = self._searched
+        if corpus is None:
+            return
+        for name in answer.evidence.document_ids:
+            if name not in self._known and (passage := corpus.passage(name)) is not None:
+                self._known[name] = passage
 
     def _closest(self, found: Found | None, findings: Findings) -> tuple[Any, ...]:
         """Return the passages nearest to a question: those of the search, or else those that were read."""

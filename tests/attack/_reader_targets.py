@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from pytrace.engine.asking import read_questions as read_plain_questions
 from safetensors.numpy import save
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -33,10 +34,9 @@ from pytrace.documents import ReadReport, content_phrases, read_documents, sente
 from pytrace.documents.filters import parse_filters
 from pytrace.documents.foreign import SUFFIXES, ForeignReader
 from pytrace.documents.languages import detect_language
-from pytrace.engine.asking import read_questions as read_plain_questions
 from pytrace.errors import PytraceError
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.summary import score_run
 from pytrace.kg.endpoint_queries import read_rows
 from pytrace.kg.fact_store import read_pairs
@@ -236,7 +236,7 @@ def _run_of(path: Path) -> None:
     with RunStore(path) as store:
         store.open_run({"model": "tiny", "top": 3}, notes={"data": "questions.jsonl"})
         store.keep_questions([Question("q1", "Where?", ("Ghana",))])
-        store.save("bm25", "q1", Result("bm25", "q1", "Where?", ("Ghana",), error="none"))
+        store.save("bm25", "q1", RunRow("bm25", "q1", "Where?", ("Ghana",), error="none"))
     sqlite3.connect(path).execute("PRAGMA journal_mode = DELETE").connection.close()
 
 
