@@ -6,7 +6,7 @@ Labelled sets: FEVER-symmetric (a claim and a sentence, supported or refuted) an
 partially or not). Made ones: sentences of the open corpora and what becomes of them with a negation, another number, another passage's or sentence's name, two names
 that change places, a clause of another passage behind, or beside another passage. Figures of a labelled set are of claims whose fold was not
 learned from (claims that share a text are in one fold), and of weights that were learned from the other set and the made ones alone. `--write`
-learns from all and replaces the shipped weights.
+learns from all and replaces the shipped weights and the list of the labelled claims.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from pytrace.certify.claims.text_tokens import TextTokens
 from pytrace.certify.claims.tokens import tokens
 from pytrace.certify.claims.weights import ClaimWeights, Logistic
 from pytrace.documents.sentences import split_sentences
+from pytrace.storage.question_hashes import save_question_hashes
 from pytrace.training.made_claims import KINDS, changed
 
 Floats = NDArray[np.float64]
@@ -66,6 +67,11 @@ def labelled(data: Path) -> dict[str, list[Row]]:
             for row, of_row, group in zip(rows, evidence, groups, strict=True)
         ]
     return sets
+
+
+def claims_of(sets: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return the labelled claims that are learned from; made ones are in no data set."""
+    return [row.claim for name, rows in sets.items() if name != "made" for row in rows]
 
 
 def joined(keys: Sequence[tuple[str, ...]]) -> list[int]:
@@ -261,6 +267,7 @@ def main() -> None:
     print(
         "\n| set | learned from | balanced accuracy % | AUROC | F1 of unsupported % | calibration error |\n| --- | --- | --- | --- | --- | --- |"
     )
+    held_out: dict[str, tuple[Floats, Floats]] = {}  # how likely each claim is supported, and contradicted
     for name, part in parts.items():
         others = [other for key, other in parts.items() if key != name]
         print(
@@ -270,20 +277,19 @@ def main() -> None:
         random.Random(options.seed).shuffle(groups)
         fold_of = {group: number % options.folds for number, group in enumerate(groups)}
         folds = np.array([fold_of[group] for group in part.groups.tolist()])
-        probabilities = np.zeros(len(folds))
+        yes, no = np.zeros(len(folds)), np.zeros(len(folds))
         for fold in range(options.folds):
             rest = folds != fold
             learned = learn([*others, part.only(rest)])
-            probabilities[~rest] = learned.supported.probabilities(part.features[~rest])
-        print(f"| {name} | the other sets and other folds | {told(probabilities, part.labels)} |")
+            yes[~rest] = learned.supported.probabilities(part.features[~rest])
+            no[~rest] = learned.contradicted.probabilities(part.features[~rest])
+        held_out[name] = yes, no
+        print(f"| {name} | the other sets and other folds | {told(yes, part.labels)} |")
     weights = learn(list(parts.values()), f"python -m benches.claim_checker --seed {options.seed} --write")
-    made_part = parts["made"]
-    supported = weights.supported.probabilities(made_part.features)
     print("\nof all sets: " + ", ".join(f"{n} {w:.2f}" for n, w in weights.supported.features.items()))
     print("contradicted: " + ", ".join(f"{n} {w:.2f}" for n, w in weights.contradicted.features.items()))
     for name, part in parts.items():
-        yes = weights.supported.probabilities(part.features)
-        no = weights.contradicted.probabilities(part.features)
+        yes, no = held_out[name]
         for label in sorted({*part.labels.tolist()} - {"supported"}):
             chosen = (part.labels == label) & (yes < 0.5)
             share = 100 * (no[chosen] >= 0.5).mean()
@@ -291,10 +297,9 @@ def main() -> None:
                 f"{name}: of {chosen.sum()} claims found unsupported that are {label}, {share:.1f} % found contradicted"
             )
     for kind, label in KINDS.items():
-        chosen = made_part.kinds == kind
-        print(
-            f"made, {kind} ({label}): {chosen.sum()}, {100 * (supported[chosen] >= 0.5).mean():.1f} % taken for supported"
-        )
+        chosen = parts["made"].kinds == kind
+        passed = 100 * (held_out["made"][0][chosen] >= 0.5).mean()
+        print(f"made, {kind} ({label}): {chosen.sum()}, {passed:.1f} % taken for supported")
     if options.write:
         path = Path(claim_features.__file__).with_name("weights.json")
         rounded: Any = msgspec.to_builtins(weights)
@@ -303,6 +308,7 @@ def main() -> None:
             score["features"] = {key: round(value, 4) for key, value in score["features"].items()}
             score["bias"] = round(score["bias"], 4)
         path.write_text(json.dumps(rounded, indent=2) + "\n", "utf-8")
+        save_question_hashes(path, claims_of(sets), made_by=weights.made_by)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any
 from benches.engine_sides import Alone, HighLevel
 from pytrace.bench import machine
 from pytrace.evaluation.data.datasets import read_questions
+from pytrace.methods.abilities import UNABLE
 from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.beam_search import SearchSettings, build_chains
 from pytrace.methods.trace.ranker import Ranker, TripleIndex
@@ -282,7 +283,7 @@ class Works:
             self.add(f"chains, {layout} layout", answer)
 
     def trace(self) -> None:
-        settings = method_settings("trace", "tiny", SELECTING)
+        settings = method_settings("trace", UNABLE, SELECTING)
         methods: dict[int, Trace] = {}
 
         def answer(model: LanguageModel, some: Sequence[Question]) -> list[object]:

@@ -168,7 +168,7 @@ def work(docs: str, out: str, count: int, pause: float) -> int:
     TripleStore.add = sampled  # type: ignore[assignment,method-assign]
     started, processor = time.perf_counter(), time.process_time()
     # The tiny model's own settings take triples from phrases, with no model whose prompts could be timed.
-    settings = method_settings("trace", engine.settings_name, ("unit=triple", "extraction=written"))
+    settings = method_settings("trace", engine.abilities, ("unit=triple", "extraction=written"))
     extractor = make_extractor(engine.model, engine.encoder, settings)
     with TripleStore.open(out, recipe=extractor.recipe, mode="resume") as graph:
         # By their modules, where the clock has replaced them.

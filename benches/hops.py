@@ -7,7 +7,7 @@ A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold:
 from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
 With --misspelt a letter is wrong in a name of each question, as it comes and as `HopSearch.read` reads it; with --heads passages are
 known by the heads of triples, too, which the rules for phrases find (`index build --kg`); with --together each folder's questions are
-asked of one index of all folders' passages, too. With --write weights are learned from all folders, and written.
+asked of one index of all folders' passages, too. With --write weights are learned from all folders, and written with the hashes of their questions.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from pytrace.retrieval.hops.weights import Weights
 from pytrace.retrieval.passages import PassageIndex
 from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.segment import document_id
+from pytrace.storage.question_hashes import save_question_hashes
 
 _DEPTH = 50
 _WITHOUT = {
@@ -155,7 +156,13 @@ def main() -> int:
             made_by=made_by,
         )
         options.write.write_bytes(msgspec.json.format(msgspec.json.encode(every), indent=2) + b"\n")
+        save_question_hashes(options.write, questions_of([*options.folders, *options.single]), made_by=made_by)
     return 0
+
+
+def questions_of(sets: Sequence[Path]) -> list[str]:
+    """Return the questions that are learned from."""
+    return [question["question"] for path in sets for question in read_set(path)[1]]
 
 
 def _ask(

@@ -22,8 +22,8 @@ from pytrace.chain_of_evidence.feature_extraction import Extraction, FeatureExtr
 from pytrace.chain_of_evidence.features import Inquiry
 from pytrace.chain_of_evidence.judges import Curves, FusedJudge, Judge, Logistic, ModelJudge, TextJudge
 from pytrace.engine.encoders import load_encoder
+from pytrace.engine.model_abilities import prompt_style
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.reader.evidence import document_text
@@ -42,7 +42,7 @@ TEXTS = ("gold", "other", "misleading", "naming")
 def main(*, data: Path, limit: int, llm: str, encoder_name: str, only: tuple[str, ...]) -> None:
     """Print a table of judges."""
     everything = list(read_questions(data))
-    model = LlamaCppModel(registry.resolve(llm, "language-model"), name=llm, style=prompt_style(llm))  # type: ignore[arg-type]
+    model = LlamaCppModel(registry.resolve(llm, "language-model"), name=llm, style=prompt_style(llm))
     encoder = load_encoder(encoder_name)
     curves = None
     if not getattr(encoder, "calibration", None):

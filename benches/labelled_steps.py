@@ -17,7 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pytrace.methods.catalog import method_settings, prompt_style
+from pytrace.engine.model_abilities import prompt_style
+from pytrace.methods.abilities import UNABLE
+from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.selector import Demonstrations, LetterSelector, RankerSelector, Selector, Step, TextSelector
 from pytrace.methods.trace.trace import make_selector
 from pytrace.models import registry
@@ -63,7 +65,7 @@ def main() -> int:
     model = LlamaCppModel(path, style=prompt_style(arguments.llm))
     three = Demonstrations(3, encoder=encoder)
     two = Demonstrations(2)
-    tiny = method_settings("trace", "tiny")
+    tiny = method_settings("trace", UNABLE)
     selectors: dict[str, Selector] = {
         "encoder": RankerSelector(),
         "letters, 3 adaptive": LetterSelector(model, three),

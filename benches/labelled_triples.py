@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from pytrace.documents import split_sentences
+from pytrace.engine.model_abilities import prompt_style
 from pytrace.kernels.fuzzy import cdist, partial_ratio
-from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel

@@ -104,7 +104,7 @@ def main(
     questions = list(read_questions(data, limit=limit))
     if title_words is not None:
         questions = [retitled(one, title_words) for one in questions]
-    chosen = method_settings(method, models.settings_name, settings)
+    chosen = method_settings(method, models.abilities, settings)
     gold = {one.question: frozenset(one.supporting_documents) for one in questions}
     extractor = make_extractor(models.model, models.encoder, chosen)
     graph = TripleStore(recipe=extractor.recipe)

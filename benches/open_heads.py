@@ -29,6 +29,7 @@ from pytrace.engine import load
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.loading import Engine
 from pytrace.evaluation.data.datasets import read_questions
+from pytrace.methods.abilities import UNABLE
 from pytrace.methods.catalog import make_method
 from pytrace.reader.answers import normalise_answer
 from pytrace.records import Chain, Document, Origin, Question
@@ -67,7 +68,7 @@ def untitled(documents: Sequence[Document]) -> list[Document]:
 def search(asked: Question, documents: list[Document], engine: Engine, heads: Heads, *, chains: int = 1) -> list[Chain]:
     """Search chains of triples by rule."""
     settings = [*SETTINGS, f"heads={heads}", f"chains={chains}", f"width={max(8, chains)}"]
-    method = make_method("trace", engine.model, lambda: engine.encoder, "tiny", settings)
+    method = make_method("trace", engine.model, lambda: engine.encoder, UNABLE, settings)
     (evidence,) = method.select([asked.question], [documents])
     return list(evidence.chains)
 

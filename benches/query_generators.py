@@ -18,6 +18,7 @@ from typing import NamedTuple
 import click
 
 from pytrace.certify.gold_paths import GoldQuestion, first_of_each_path, read_questions
+from pytrace.engine.model_abilities import prompt_style
 from pytrace.errors import InputError
 from pytrace.kg.fact_store import Relation
 from pytrace.kg.names import entity_name, normal_form, relation_name
@@ -26,7 +27,6 @@ from pytrace.kg.queries.few_shot import FewShotGenerator
 from pytrace.kg.queries.notation import write_name
 from pytrace.kg.queries.query_records import GeneratedQuery, Grammar
 from pytrace.kg.sparql import rewrite
-from pytrace.methods.catalog import prompt_style
 from pytrace.models import registry
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.llama.llama_cpp import LlamaCppModel
@@ -75,7 +75,7 @@ def main(
     with LlamaCppModel(
         registry.resolve(llm, "language-model"),
         name=llm,
-        style=prompt_style(llm),  # type: ignore[arg-type]
+        style=prompt_style(llm),
         threads=threads,
     ) as model:
         for asked, tasks in (("first hop", _first_hops(chosen)), ("whole", _whole(chosen))):

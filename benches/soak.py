@@ -149,7 +149,7 @@ class Soak:
         threads: int,
         seed: int,
         log: Path,
-        method: str = "trace",
+        method: str = "",
     ) -> None:
         self.index = index
         self.questions = list(questions)
@@ -316,7 +316,8 @@ class Soak:
 
     def _judge(self, number: int, versions: set[int | None], found: dict[str, Any]) -> int | None:
         """Check that a document is found as it is, and return its version."""
-        texts = [passage["text"] for passage in found["passages"] if passage["document"] == _id_of(number)]
+        sources = found["evidence"].get("sources", ())
+        texts = [source["text"] for source in sources if source["document"] == _id_of(number)]
         for version in versions:
             if (version is None and not texts) or any(_sign_of(number, version) in text for text in texts):
                 self.counts["documents found as they are" if texts else "documents gone as they should be"] += 1
@@ -451,7 +452,7 @@ class Soak:
         body = {"question": self._question(), "method": self.method, "stream": True}
         status, content = await client.ask("POST", "/v1/ask", body)
         names = [line.removeprefix(b"event: ") for line in content.splitlines() if line.startswith(b"event: ")]
-        if status not in (200, 429) or (status == 200 and names != [b"seeds", b"chains", b"evidence", b"answer"]):
+        if status not in (200, 429) or (status == 200 and names != [b"search", b"evidence", b"answer"]):
             self.fault(f"/v1/ask answered {status} with {names}: {content[-500:]!r}")
 
     async def _vanish(self, client: Client) -> None:
@@ -588,7 +589,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--threads", type=int, default=machine.cores(), help="of the service; its own default")
-    parser.add_argument("--method", default="trace", help="how questions are answered")
+    parser.add_argument("--method", default="", help="method of the questions; the default one if left out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path, help="where the service's log goes")
     parser.add_argument("--json", type=Path, help="where the report is written as JSON, too")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytrace.methods.base import Method, MethodRow, register
     from pytrace.methods.catalog import METHODS, make_method
     from pytrace.records import Answer, Chain, Document, Evidence, Question, Sentence, Triple
+    from pytrace.results import Request, Result
 
 __version__ = "0.2.0"
 
@@ -51,6 +52,7 @@ _ROOMS = {
         "pytrace.methods.base": ("Method", "MethodRow", "register"),
         "pytrace.methods.catalog": ("METHODS", "make_method"),
         "pytrace.records": ("Answer", "Chain", "Document", "Evidence", "Question", "Sentence", "Triple"),
+        "pytrace.results": ("Request", "Result"),
     }.items()
     for name in names
 }
@@ -70,7 +72,9 @@ __all__ = [
     "MethodRow",
     "PytraceError",
     "Question",
+    "Request",
     "Response",
+    "Result",
     "Sentence",
     "Triple",
     "__version__",

@@ -285,7 +285,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
     `kind` tells what the context's entries are ("mixed": triples, then sentences; "facts": those of a knowledge base, in
     words; "none": there is no context). `derivation` is None where documents are read as they are. `relevance` is the score that a
-    search gave each entry of the context, empty if there was none.
+    search gave each entry of the context, and `signals` what it says of the evidence as a whole, by name; empty if there was none.
     """
 
     kind: Literal["triples", "documents", "sentences", "mixed", "none", "facts"]
@@ -294,6 +294,7 @@ class Evidence(msgspec.Struct, frozen=True):
     votes: dict[str, int] = {}
     derivation: ChainSearch | FeatureCover | WrittenTriples | Reasoning | None = None
     relevance: tuple[float, ...] = ()
+    signals: dict[str, float] = {}
 
     @property
     def chains(self) -> tuple[Chain, ...]:

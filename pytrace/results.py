@@ -234,3 +234,14 @@ def certainty_of(confidence: float | None) -> Certainty:
     if confidence is None:
         return "unknown"
     return "high" if confidence >= HIGH else "medium" if confidence >= MEDIUM else "low"
+
+
+def confidence_words(result: Result) -> str:
+    """Return the confidence of a result as a word and a percentage; "unknown" if there is none.
+
+    Examples
+    --------
+    >>> confidence_words(Result(question="?", confidence=0.512, certainty="medium", evidence=Findings(kind="none")))
+    'medium (51 %)'
+    """
+    return result.certainty if result.confidence is None else f"{result.certainty} ({100 * result.confidence:.0f} %)"

@@ -11,6 +11,7 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 from pytrace.methods.catalog import METHODS, MethodRow
+from pytrace.reader.readers import SMALL_MODEL_READER, ReaderSettings
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -54,17 +55,29 @@ def _section(rows: list[MethodRow]) -> list[str]:
         needs = f" Needs: {', '.join(sorted(row.needs))}." if row.needs else ""
         takes = f" Can use: {', '.join(sorted(row.takes))}." if row.takes else ""
         lines.append(f"- `{row.name}`: {row.summary}.{needs}{takes}")
-    lines += ["", "| setting | papers' | small models' | |", "|---|---|---|---|"]
+    lines += ["", "| setting | papers' | otherwise | |", "|---|---|---|---|"]
     for comment, names in _groups(type(rows[0].settings)):
         told = comment.replace("|", "\\|")
         for name in names:
-            defaults = [
-                ", ".join(dict.fromkeys(f"`{_value(getattr(kind(row), name))}`" for row in rows))
-                for kind in (lambda row: row.settings, lambda row: row.small)
-            ]
-            lines.append(f"| `{name}` | {defaults[0]} | {defaults[1]} | {told} |")
+            papers = ", ".join(dict.fromkeys(f"`{_value(getattr(row.settings, name))}`" for row in rows))
+            lines.append(f"| `{name}` | {papers} | {_replaced(rows, name)} | {told} |")
             told = "as above" if told else ""
     return [*lines, ""]
+
+
+def _replaced(rows: list[MethodRow], name: str) -> str:
+    """Return what replaces a setting, by the ability that the model lacks."""
+    changes = [(item.ability, change) for row in rows for item in row.replacements for change in item.settings]
+    if isinstance(rows[0].settings, ReaderSettings):
+        changes += [("reads", change) for change in SMALL_MODEL_READER]
+    papers = {_value(getattr(row.settings, name)) for row in rows}
+    found = {
+        (ability, value)
+        for ability, change in changes
+        for setting, _, value in (change.partition("="),)
+        if setting == name and {value} != papers
+    }
+    return ", ".join(f"`{value}` (no {ability})" for ability, value in sorted(found))
 
 
 class MethodSettings(SphinxDirective):

@@ -19,7 +19,7 @@ import click
 import msgspec
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -394,17 +394,22 @@ def progress(what: str, total: int | None, *, tokens: Callable[[], int] = lambda
     pace = Pace(started)
     done = 0
     console = messages()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    pace_column = TextColumn("{task.fields[pace]}")
+    columns: tuple[ProgressColumn, ...] = (
+        (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f}"), pace_column)
+        if total is None  # "390/?" says less than "390"
+        else (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), pace_column)
+    )
     bar = Progress(*columns, console=console, transient=True) if console.is_terminal else None
-    # Invisible until the first item is done: nothing is shown for work that does not begin.
-    task = None if bar is None else bar.add_task(escape(printable(what)), total=total, visible=False, pace="")
+    # Nothing is shown for work that has nothing to do.
+    task = None if bar is None else bar.add_task(escape(printable(what)), total=total, visible=total != 0, pace="")
 
     def advance(count: int = 1) -> None:
         nonlocal done, shown
         done += count
         now = time.monotonic()
         if bar is not None and task is not None:
-            bar.update(task, completed=done, visible=done > 0)
+            bar.update(task, completed=done)
         if now - shown < (PLAIN_INTERVAL if bar is None else _REDRAW):
             return
         shown = now

@@ -19,6 +19,7 @@ from pytrace import __version__, _core
 from pytrace.cli import common, configuration
 from pytrace.cli.commands import Command, Result
 from pytrace.cli.features import Feature, features
+from pytrace.engine.model_abilities import describe
 from pytrace.errors import DeviceUnavailableError, PytraceError
 from pytrace.models import registry
 from pytrace.models.llama import extra_buffers as llama_buffers
@@ -244,6 +245,8 @@ def _models(add: _Add) -> tuple[str, int | None, dict[str, str], set[Role]]:
         choice = status.rewritten
         used = f", used as {choice.format}: {choice.path}" if choice is not None and choice.state == "in use" else ""
         states[name] = f"{status.state}, {common.human_size(status.size)}{used}"
+        if status.role == "language-model" and status.state == "pulled":
+            states[name] += f"; {describe(name)}"
         if stale := _stale(name, choice):
             add(stale, f"pytrace models fastest {name}")
     roles = {status.role for status in statuses.values() if status.state == "pulled"}

@@ -18,7 +18,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, Result, argument, option
 from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
 from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
-from pytrace.engine.knowledge import KnowledgeOptions
+from pytrace.engine.knowledge import TRAINED, KnowledgeOptions
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
 
@@ -49,6 +49,9 @@ class Eval(Command):
 
     Anybody's retriever or pipeline is asked the same questions and scored the same way by --system, with the settings that baselines
     that retrieve have: my.module:search:top=3.
+
+    Methods that read answers in different ways are named. Of the questions that learned weights were trained on (the answer extractor's, the
+    search's), it says how many there are, and reports the scores on the others next to those on all.
 
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
     --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
@@ -145,16 +148,19 @@ class Eval(Command):
         from pytrace.evaluation.run.runner import evaluate as run
         from pytrace.evaluation.scores.comparisons import seed_summaries
         from pytrace.evaluation.scores.matching import ModelMatcher
+        from pytrace.evaluation.scores.seen_questions import SEARCH, question_lists
         from pytrace.evaluation.scores.study import draw_curves
+        from pytrace.evaluation.scores.summary import LEARNED_FROM
         from pytrace.methods.catalog import add_system
 
         models, out = self.models, self.out
         asked = (*self.methods, *map(add_system, self.systems))
-        methods = expand(asked, self.sweeps, self.seeds, models.settings_name, self.settings)
+        methods = expand(asked, self.sweeps, self.seeds, self.settings)
         baseline = baseline_label(self.baseline, methods)
         if self.sweeps or self.seeds is not None:
             common.remark(f"--sweep and --seeds make {len(methods)} methods of {len(asked)}")
         questions = self._questions()
+        lists = question_lists(self.index, self._trained_models())
         job = EvaluationJob(
             methods=methods,
             settings=self.settings,
@@ -192,6 +198,7 @@ class Eval(Command):
                     "cpu": platform.machine(),
                     "engine": self.engine,
                     "processes": self.processes,
+                    LEARNED_FROM: lists,
                 },
             )
             if out is not None:
@@ -216,7 +223,7 @@ class Eval(Command):
                     baseline=baseline,
                 )
         seeds = seed_summaries(report.methods)
-        retrieval = None if self.index is None else retrieval_scores(questions)
+        retrieval = None if self.index is None else retrieval_scores(questions, lists[SEARCH] or ())
         if self.plots is not None:
             for study in report.studies:
                 draw_curves(study, self.plots)
@@ -231,6 +238,18 @@ class Eval(Command):
 
         searched = {} if retrieval is None else {"retrieval": retrieval}
         return Result({**msgspec.structs.asdict(report), "seeds": seeds, **searched}, show_text)
+
+    def _trained_models(self) -> dict[str, Path]:
+        """Return the files of the models of this run that 'pytrace train' may have written."""
+        from pytrace.evaluation.scores.seen_questions import CROSS_ENCODER, ENCODER, GENERATOR, graph_path
+
+        models = {ENCODER: graph_path(self.models.encoder_name)}
+        if self.models.cross_encoder_name is not None:
+            models[CROSS_ENCODER] = graph_path(self.models.cross_encoder_name)
+        if self.knowledge.query_generator is not None:
+            path = Path(self.knowledge.query_generator)
+            models[GENERATOR] = path / TRAINED if path.is_dir() else path
+        return models
 
     def _questions(self) -> Sequence[Question]:
         """Read the questions, and say on stderr what is wrong with some."""
@@ -341,12 +360,13 @@ def _progress(
 
 
 def expand(
-    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, llm: str, settings: Sequence[str] = ()
+    methods: Sequence[MethodName], sweeps: Sequence[str], seeds: str | None, settings: Sequence[str] = ()
 ) -> tuple[MethodName, ...]:
     """Return every method with every combination of the values of the swept settings that it has and does not name itself."""
     # In the order of the methods; the last option's values change fastest, and seeds faster. No two are the same.
+    from pytrace.methods.abilities import CAPABLE
     from pytrace.methods.base import setting_name
-    from pytrace.methods.catalog import MethodName, default_settings, method_settings
+    from pytrace.methods.catalog import MethodName, method_row, method_settings
 
     swept = _values(sweeps, seeds)
     for setting in settings:
@@ -356,13 +376,13 @@ def expand(
     expanded: dict[tuple[str, frozenset[tuple[str, str]]], MethodName] = {}
     for method in methods:
         named = {setting_name(setting) for setting in method.overrides}
-        fields = default_settings(method.name, llm).__struct_fields__
+        fields = method_row(method.name).settings.__struct_fields__
         open_values = {name: values for name, values in swept.items() if name in fields and name not in named}
         used |= open_values.keys()
         for values in itertools.product(*open_values.values()):
             added = (f"{name}={value}" for name, value in zip(open_values, values, strict=True))
             variant = MethodName(method.name, (*method.overrides, *added))
-            method_settings(variant, llm)  # a wrong value must not be found after hours of asking
+            method_settings(variant, CAPABLE)  # a wrong value must not be found after hours of asking
             expanded.setdefault(identity(variant), variant)  # a METHOD that was named in full may come again of a sweep
     for name in swept:
         if name not in used:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,8 @@ class EvalClaims(Command):
 
     Each line of DATA has `label` (supported, contradicted, not there, or a data set's word for one of them), and `claim` with `evidence` (its
     sentences) as FEVER and WiCE have them, or a response with its contexts as `pytrace certify --responses` reads it; rows without evidence
-    are checked against --docs or --index. Of a response the worst claim counts.
+    are checked against --docs or --index. Of a response the worst claim counts. Of the claims that the checker's weights were trained on it says
+    how many there are, and scores the others once more.
     """
 
     data: tuple[Path, ...] = argument("DATA...", required=True)
@@ -49,12 +50,17 @@ class EvalClaims(Command):
         from pytrace.storage.text import dump_json
 
         entailment = open_checker(self.checker, self.models)
-        judged = {
-            path.name: self._judged(path, list(read_labelled(path, limit=self.limit)), entailment) for path in self.data
-        }
+        lists = _claim_lists(self.checker)
+        rows = {path: list(read_labelled(path, limit=self.limit)) for path in self.data}
+        judged = {path.name: self._judged(path, some, entailment) for path, some in rows.items()}
+        texts = {path.name: [row.text for row in some] for path, some in rows.items()}
         scores: dict[str, Agreement] = {}
+        notices: dict[str, str] = {}
         for name, of_file in judged.items():
             scores[name] = agreement(of_file.verdicts, seed=self.seed)
+            unseen, notices[name] = _unseen(of_file.verdicts, texts[name], lists)
+            if 0 < len(unseen) < len(of_file.verdicts):
+                scores[f"{name}, unseen"] = agreement(unseen, seed=self.seed)
             for kind, verdicts in _by_kind(of_file.verdicts).items():
                 scores[f"{name}, {kind}"] = agreement(verdicts, seed=self.seed)
         if self.out is not None:
@@ -73,8 +79,11 @@ class EvalClaims(Command):
             )  # fmt: skip
             for name, speed in speeds.items():
                 common.print_text(f"{name}: {speed:,.0f} claims a second")
+            for name, notice in notices.items():
+                if notice:
+                    common.print_styled(f"{name}: {notice}", "yellow")
 
-        return Result({"scores": scores, "claims_a_second": speeds}, show_text)
+        return Result({"scores": scores, "claims_a_second": speeds, "notices": notices}, show_text)
 
     def _judged(self, path: Path, rows: Sequence[LabelledText], entailment: EntailmentModel | None) -> Judged:
         from pytrace.certify.claims import ClaimChecker
@@ -96,6 +105,36 @@ class EvalClaims(Command):
             corpus = Corpus.open(self.index)
             stack.callback(corpus.close)
             return judge(rows, checker, lambda row: passages_of(row.text, corpus, self.models), entailment=entailment)
+
+
+def _claim_lists(checker: str | None) -> dict[str, frozenset[str] | None]:
+    """Return the hashes of the claims that the weights which decide were learned from, by the weights' name; None if not listed."""
+    from pytrace.certify.claims.weights import learned_claims
+    from pytrace.evaluation.scores.seen_questions import graph_path, model_questions
+
+    if checker is None:
+        return {"claim checker": learned_claims()}
+    own = model_questions(graph_path(checker))
+    # What `pytrace train checker` made decides together with the features of the words; other models decide alone.
+    return {} if own is None else {"claim checker": learned_claims(), checker: own}
+
+
+def _unseen(
+    verdicts: Sequence[Verdict], texts: Sequence[str], lists: Mapping[str, frozenset[str] | None]
+) -> tuple[list[Verdict], str]:
+    """Return the verdicts on claims that no weights were learned from, and a notice of how many those are."""
+    from pytrace.evaluation.scores.seen_questions import LearnedWeights, seen_notice, unseen_questions
+    from pytrace.storage.question_hashes import question_hash
+
+    hashes = {str(number): question_hash(text) for number, text in enumerate(texts)}
+    learned = [
+        LearnedWeights(name, (), None if listed is None else sum(one in listed for one in hashes.values()))
+        for name, listed in lists.items()
+    ]
+    unseen = unseen_questions(learned, lists, hashes)
+    count = None if unseen is None else len(unseen)
+    notice = seen_notice(learned, methods=0, questions=len(texts), unseen=count, noun="claims")
+    return [verdict for number, verdict in enumerate(verdicts) if unseen is not None and str(number) in unseen], notice
 
 
 def _by_kind(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:

@@ -243,7 +243,7 @@ class Learn(Command):
             )
         better = sum(learned.own) > sum(learned.shipped)
         if better:
-            save_weights(self.directory, learned.weights)
+            save_weights(self.directory, learned.weights, [question.text for question in asked])
         document = {"questions": len(asked), "shipped": learned.shipped, "own": learned.own, "kept": better}
 
         def show() -> None:
@@ -293,7 +293,7 @@ class Verify(Command):
 
     def run(self) -> Result:
         from pytrace.retrieval import index_files
-        from pytrace.retrieval.hops.weights import load_weights
+        from pytrace.retrieval.hops.weights import learned_questions, load_weights
         from pytrace.retrieval.passages import PassageIndex
 
         if (self.directory / index_files.MANIFEST).exists():
@@ -302,7 +302,9 @@ class Verify(Command):
                 files.verify()
             document = {"index": self.directory, "sentences": files.count, "intact": True}
             return Result(document, f"{self.directory}: {files.count:,} sentences, all intact")
-        load_weights(self.directory)  # of its own, if it has any
+        # Of its own, if it has any.
+        load_weights(self.directory)
+        learned_questions(self.directory)
         with PassageIndex(self.directory) as index:
             index.verify()
             summary = _summary(index)

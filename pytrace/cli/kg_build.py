@@ -61,8 +61,8 @@ class Build(Command):
         # The store finds repeated documents, without keeping all that were read in memory.
         documents = read_documents(self.docs, report=report, distinct=False, skip_bad=self.skip_bad, **self.reading)
         shown = () if self.demonstrations is None else (f"triple_demonstrations_file={self.demonstrations}",)
-        # First, so that --set unit=... has the last word.
-        settings = method_settings("trace", models.settings_name, ("unit=triple", *shown, *self.settings))
+        # The method that makes units and does nothing else with the language model. First, so that --set unit=... has the last word.
+        settings = method_settings("top-triples", models.abilities, ("unit=triple", *shown, *self.settings))
         if shown and (settings.unit, settings.extraction) != ("triple", "written"):
             raise InputError(
                 "--demonstrations is shown to a language model that writes triples, and none does here; leave it out, or "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 
 from pytrace import processes
@@ -117,19 +118,22 @@ class Fastest(Command):
 
 
 def _choose(name: str, threads: int | None) -> rewritten.Record:
-    from pytrace.engine.loading import settings_name
+    from pytrace.engine.model_abilities import MeasuredAbilities, prompt_style
     from pytrace.evaluation import format_choice
-    from pytrace.methods.catalog import method_settings, prompt_style
+    from pytrace.models.llama.llama_cpp import LlamaCppModel
 
     original = registry.resolve_original(name)  # rewriting what was rewritten would add up what each format loses
-    # Judged as the method trace would ask this model, for whose answers the format must change nothing.
-    known = settings_name(name)
-    scoring = method_settings("trace", known).scoring
+    # Judged as a method would ask this model, for whose answers the format must change nothing.
+    style = prompt_style(name)
+    with ExitStack() as opened:
+        letters = MeasuredAbilities(
+            name, lambda: opened.enter_context(LlamaCppModel(original.path, style=style, threads=threads))
+        ).can("letters")
     return format_choice.choose(
         original.path,
         original.folder,
-        style=prompt_style(known),
-        scoring="letters" if scoring in {"letters", "black-box"} else "pmi",
+        style=style,
+        scoring="letters" if letters else "pmi",
         threads=threads,
         progress=PullProgress(common.messages()),
     )

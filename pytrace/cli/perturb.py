@@ -98,7 +98,7 @@ class Perturb(Command):
         # Questions share documents, and each may be injected.
         documents = list({document.id: document for question in questions for document in question.documents}.values())
         report = PerturbReport()
-        scope = method_settings("scope-coe", models.settings_name)
+        scope = method_settings("scope-coe", models.abilities)
         assert isinstance(scope, ScopeSettings)
         judge = self._judge(scope)
         with common.progress("breaking chains", len(questions) * len(settings.kinds)) as advance:

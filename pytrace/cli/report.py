@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from pytrace.cli.commands import Command, Result, argument, option
-from pytrace.cli.common import figure, percent, print_table, print_text
+from pytrace.cli.common import figure, percent, print_styled, print_table, print_text
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ _FORMS: dict[str, Callable[..., str]] = {
 def print_report(report: EvaluationReport) -> None:
     """Print the tables of an evaluation's report, and how its methods compare."""
     print_text(f"{report.questions} questions")
+    for notice in report.notices:
+        print_styled(notice, "yellow")
     if report.pool is not None and report.pool.held < report.pool.relevant:
         _print_pool(report.pool)
     _print_columns("methods", report.methods)
@@ -180,10 +182,19 @@ def _print_pool(pool: PoolRecall) -> None:
 
 def print_retrieval(retrieval: Retrieval) -> None:
     """Print how much of what supports answers was found in an index."""
+    unseen = retrieval.unseen
+    parts = [(retrieval, "", ""), *([(unseen, " UNSEEN", f", {unseen.questions} of them unseen")] if unseen else [])]
     print_table(
-        ("PASSAGES", "RECALL", "ALL FOUND"),
-        [(depth, percent(share), percent(retrieval.whole[depth])) for depth, share in retrieval.recall.items()],
-        title=f"supporting documents among the first passages that the index gave, of {retrieval.questions} questions",
+        ("PASSAGES", *(f"{heading}{name}" for heading in ("RECALL", "ALL FOUND") for _, name, _ in parts)),
+        [
+            (
+                depth,
+                *(percent(part.recall[depth]) for part, *_ in parts),
+                *(percent(part.whole[depth]) for part, *_ in parts),
+            )
+            for depth in retrieval.recall
+        ],
+        title=f"supporting documents among the first passages that the index gave, of {retrieval.questions} questions{parts[-1][2]}",
     )
 
 
@@ -239,7 +250,7 @@ def _print_comparisons(report: EvaluationReport, *, graded: bool) -> None:
         if any(getattr(pair, name).n for pair in pairs) and (graded or name != "ndcg")
     ]
     columns = ["METHODS"]
-    rows = [[f"{pair.first} - {pair.second}"] for pair in pairs]
+    rows = [[f"{pair.first} - {pair.second}{' *' if pair.readers_differ else ''}"] for pair in pairs]
     for heading, name in measures:
         columns += [heading, "P"]
         for pair, row in zip(pairs, rows, strict=True):
@@ -249,7 +260,10 @@ def _print_comparisons(report: EvaluationReport, *, graded: bool) -> None:
             for pair, row in zip(pairs, rows, strict=True):
                 row.append(_p_value(pair, "exact_match_mcnemar", pair.exact_match_mcnemar.p_value))
     adjusted = " (in brackets: adjusted by Holm's method)" if any(pair.adjusted for pair in pairs) else ""
-    print_table(columns, rows, title=f"differences, with 95 % intervals and p-values{adjusted}")
+    seen = "" if report.unseen in (None, report.questions) else " on all questions, seen ones included"
+    print_table(columns, rows, title=f"differences{seen}, with 95 % intervals and p-values{adjusted}")
+    if any(pair.readers_differ for pair in pairs):
+        print_text("* The two methods read answers in different ways.")
 
 
 def _tested(pair: Comparison, name: str) -> tuple[str, str]:
@@ -273,18 +287,25 @@ def _p_value(pair: Comparison, name: str, p_value: float | None) -> str:
 
 def _print_columns(name: str, methods: Sequence[MethodSummary]) -> None:
     """Print a table of methods whose columns stand in `report_tables.json`: heading, path of the value, form, and interval."""
+    from pytrace.evaluation.scores.readers_in_use import reader_texts
     from pytrace.report.page_texts import value_at
 
     described = json.loads((resources.files(__package__) / "report_tables.json").read_bytes())[name]
 
     def cell(method: MethodSummary, path: str, form: str, interval: str = "") -> str:
         value = value_at(method, path.split("."))
-        ends = value_at(method, [interval]) if interval else None
+        ends = value_at(method, interval.split(".")) if interval else None
         worded = "-" if value is None else _FORMS[form](value)
         return worded if ends is None else f"{worded} ({percent(ends[0])}–{percent(ends[1])})"
 
-    headings = [heading for heading, *_ in described["columns"]]
-    rows = [[cell(method, *column) for _, *column in described["columns"]] for method in methods]
+    some_unseen = any(method.unseen is not None for method in methods)
+    columns = [column for column in described["columns"] if some_unseen or not column[1].startswith("unseen.")]
+    headings = [heading for heading, *_ in columns]
+    rows = [[cell(method, *column) for _, *column in columns] for method in methods]
+    if name == "methods" and (texts := reader_texts({method.method: method.reader for method in methods})):
+        headings.insert(1, "READER")
+        for method, row in zip(methods, rows, strict=True):
+            row.insert(1, texts[method.method])
     print_table(headings, rows, title=described["title"])
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from pytrace.cli import common
 from pytrace.reader.spans.words import content_stems, words
 from pytrace.records import Coverage, FeatureCover, KnowledgeQuery, Reasoning, WrittenTriples
-from pytrace.results import EvidenceChain, Findings, Result, Source, Step
+from pytrace.results import EvidenceChain, Findings, Result, Source, Step, confidence_words
 
 # Characters of a passage where the width of a terminal does not say it, and lines of one.
 _EXCERPT, _LINES = 200, 2
@@ -51,12 +51,6 @@ def print_search(result: Result) -> None:
     if not result.evidence.sources:
         common.print_text("No passage found.")
     _print_passages(console, result.evidence.sources, result.read_as or result.question)
-
-
-def confidence_words(result: Result) -> str:
-    """Return the confidence as a word and a percentage."""
-    assert result.confidence is not None
-    return f"{result.certainty} ({100 * result.confidence:.0f} %)"
 
 
 def _print_abstention(console: Console, result: Result) -> None:

@@ -10,6 +10,7 @@ from pytrace.cli import common
 from pytrace.cli.commands import Command, option
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine.loading import Engine
+from pytrace.engine.running import DEFAULT_METHOD
 from pytrace.errors import InputError, MissingDependencyError
 from pytrace.storage.files import real_path
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 INDEX = option("An index that 'pytrace index build' made.", metavar="DIR")
 FACTS = option("A graph to certify against where none comes with a request, as for 'pytrace certify'.", metavar="KG")
-METHOD = option("How questions are answered where they do not say.", metavar="NAME[:SETTING=VALUE,…]", default="trace")
+METHOD = option("Method of questions that name none.", metavar="NAME[:SETTING=VALUE,…]", default=DEFAULT_METHOD)
 
 
 class Serve(Command):

@@ -64,15 +64,15 @@ class Tune(Command):
         from pytrace.tuning import default_space, parse_choice
         from pytrace.tuning import tune as search
 
-        method, models, out, llm = self.method, self.models, self.out, self.models.settings_name
+        method, models, out = self.method, self.models, self.out
         if "knowledge base" in METHODS[method.name].needs:
             raise InputError(
                 f"{method.name} asks a knowledge base, which a search has none of; compare its settings with 'pytrace eval'"
             )
-        settings = check_overrides([method], llm, self.settings)[method.name]
+        settings = check_overrides([method], self.settings)[method.name]
         # What the METHOD names itself comes last and so wins over --set.
         start = MethodName(method.name, (*settings, *method.overrides))
-        space = [parse_choice(choice, start, llm) for choice in self.tries] or list(default_space(method.name, llm))
+        space = [parse_choice(choice, start) for choice in self.tries] or list(default_space(method.name))
         questions = list(read_questions(self.data, format=self.data_format, limit=self.limit))  # type: ignore[arg-type]
         searched, held_out = split_questions(questions, self.hold_out)
         out.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ class Tune(Command):
                 make,
                 space,
                 searched,
-                llm=llm,
+                abilities=models.abilities,
                 store=store,
                 objective=self.objective,
                 held_out=held_out,

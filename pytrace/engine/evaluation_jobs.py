@@ -55,7 +55,9 @@ class EvaluationJob:
     def for_processes(self, threads: int) -> EvaluationJob:
         """Return the job as another process gets it: with so many threads, and nothing loaded."""
         # Copies are made of fields alone, so that nothing goes along that was loaded and cannot be sent.
-        return replace(self, models=replace(self.models, threads=threads), knowledge=replace(self.knowledge))
+        # What the model can do goes along, so that no process tests it again.
+        models = replace(self.models, threads=threads, known_abilities=self.models.abilities.known())
+        return replace(self, models=models, knowledge=replace(self.knowledge))
 
     def release(self, *, keep_model: bool) -> None:
         """Let go of what was loaded; it is loaded again when it is asked for."""
@@ -80,7 +82,7 @@ class OpenJob:
         # One for all methods, so that a knowledge base is opened once.
         self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
         resources = Resources(graph=graph, knowledge=self.opener, methods={})
-        overrides = check_overrides(job.methods, job.models.settings_name, job.settings)
+        overrides = check_overrides(job.methods, job.settings)
         self._askers = {
             method.label: Asker(
                 job.models, method, overrides[method.name], resources, corpus=corpus, passages=job.passages
@@ -108,7 +110,8 @@ class OpenJob:
             MethodName(name) for name in dict.fromkeys([*METHODS, *(method.name for method in self.job.methods)])
         ]
         models = self.job.models
-        overrides = check_overrides(everything, models.settings_name, self.job.settings)
+        abilities = models.abilities.known()  # no model is tested for methods that are not asked
+        overrides = check_overrides(everything, self.job.settings)
         return {
             "language model": models.model.fingerprint,
             **({} if models.reader is None else {"reader": models.reader.fingerprint}),
@@ -120,7 +123,7 @@ class OpenJob:
             "triples": None if self.graph is None else graph_settings(self.graph),
             "knowledge base": None if self.opener is None else self.job.knowledge.settings(self.opener()),
             "settings": {
-                method.name: msgspec.to_builtins(method_settings(method, models.settings_name, overrides[method.name]))
+                method.name: msgspec.to_builtins(method_settings(method, abilities, overrides[method.name]))
                 for method in everything
             },
             "versions": {"pytrace": pytrace.__version__, **versions(remote=models.remote)},

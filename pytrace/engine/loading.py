@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.encoders import is_address, load_cross_encoder, load_encoder
 from pytrace.errors import InputError
+from pytrace.methods.abilities import LARGE, Abilities
 from pytrace.models.language_model import deferred
 from pytrace.results import Request, Result, Task
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytrace.check_records import Certificate, Response
     from pytrace.engine.running import OnEvent, Resources
     from pytrace.kg import KnowledgeBase
+    from pytrace.methods.abilities import ModelAbilities
     from pytrace.methods.base import Method
     from pytrace.methods.catalog import MethodName
     from pytrace.models.encoders.cross_encoder import CrossEncoder
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from pytrace.models.language_model import LanguageModel
     from pytrace.records import Document
 
-# From about this size on the encoder, no longer the reader, is what limits the answers.
-_LARGE = 1_000_000_000
 MIN_CONFIDENCE = 0.2
 """Confidence below which no answer is given by default: `python -m benches.confidence` measures it (docs/confidence.md)."""
 
@@ -59,6 +59,7 @@ class Engine:
     cross_encoder_name: str | None = None
     cross_encoder_settings: tuple[str, ...] = ()
     reader_llm: str | None = None
+    known_abilities: Abilities | None = None
     min_confidence: float = MIN_CONFIDENCE
 
     @property
@@ -92,9 +93,11 @@ class Engine:
         return any(is_address(name) for name in names if name is not None)
 
     @functools.cached_property
-    def settings_name(self) -> str:
-        """The name by which methods have settings for the language model: the catalog's where the file's content is known."""
-        return settings_name(self.llm)
+    def abilities(self) -> ModelAbilities:
+        """What the language model can do, by which methods choose their settings: `known_abilities`, or found out when asked for."""
+        from pytrace.engine.model_abilities import MeasuredAbilities
+
+        return self.known_abilities or MeasuredAbilities(self.llm, lambda: self.model, reader=self.reader_llm)
 
     def preload(self) -> None:
         """Load the encoder and the model that reads answers in the background, while the caller reads documents.
@@ -169,7 +172,7 @@ class Engine:
         return None if self.reader_llm is None else deferred(functools.partial(self._load_model, self.reader_llm))
 
     def _load_model(self, llm: str) -> LanguageModel:
-        from pytrace.methods.catalog import prompt_style
+        from pytrace.engine.model_abilities import prompt_style
         from pytrace.models import registry
         from pytrace.models.llama.llama_cpp import LlamaCppModel
         from pytrace.models.servers.remote_model import RemoteModel
@@ -190,7 +193,7 @@ class Engine:
             context=self.context,
             threads=self.threads,
             gpu_layers=self._layers_on_gpu,
-            style=self.llm_style or prompt_style(settings_name(llm)),
+            style=self.llm_style or prompt_style(llm),
             deterministic=self.deterministic,
             prompt_cache=registry.prompt_cache(),
         )
@@ -205,7 +208,7 @@ class Engine:
         # An encoder may be named by its profile.
         profile, tiny = known.profile(self.encoder_name), known.profile("tiny")
         encoder = profile.encoder if profile is not None else self.encoder_name
-        if parameters >= _LARGE and tiny is not None and encoder == tiny.encoder:
+        if parameters >= LARGE and tiny is not None and encoder == tiny.encoder:
             warnings.warn(
                 f"{llm} has {parameters / 1e9:.1f} billion parameters but its evidence is found by the tiny encoder; "
                 "name a better one (--encoder small), which costs little beside it",
@@ -227,7 +230,7 @@ class Engine:
             method,
             self.model,
             lambda: self.encoder,
-            self.settings_name,
+            self.abilities,
             settings,
             reader=self.reader,
             cross_encoder=lambda: self.cross_encoder,
@@ -361,15 +364,6 @@ def _request(question: str, task: Task, options: dict[str, Any]) -> Request:
         raise InputError(f"there is no option {min(unknown)!r} of a question; choose among {', '.join(sorted(known))}")
     lists = {name: tuple(value) for name, value in options.items() if name in ("settings", "where", "documents")}
     return Request(question=question, task=task, **{**options, **lists})
-
-
-def settings_name(llm: str) -> str:
-    """Return the catalog's name of a model where it is named or its file's content is known, else what was given."""
-    from pytrace.models import registry
-
-    if is_address(llm) or llm in registry.catalog().names:
-        return llm
-    return registry.identify(llm) or llm
 
 
 def load(

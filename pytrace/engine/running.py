@@ -167,7 +167,8 @@ class _Batch:
         if self._first.task == "judge" and not self._first.method:
             return self._judged(tell)
         if self._first.task == "search" and not self._first.method:
-            self._search(range(len(self._requests)), self._first.passages)
+            # No ranking has more chains than passages.
+            self._search(range(len(self._requests)), max(max(each.passages, each.chains) for each in self._requests))
             results = [self._search_result(number, started) for number in range(len(self._requests))]
             for number, result in enumerate(results):
                 tell("search", number, result)
@@ -184,7 +185,7 @@ class _Batch:
         def told(selected: Sequence[Any]) -> None:
             for number, evidence in enumerate(selected):
                 partial = Answer(self._questions[number], "", name.label, evidence)
-                tell("evidence", number, self._result(number, partial))
+                tell("evidence", number, self._result(number, partial, final=False))
 
         method.on_evidence = told
         if self._first.task == "judge":
@@ -303,7 +304,7 @@ class _Batch:
         """Return what the search across hops found for questions of this batch."""
         del documents
         numbers = [self._questions.index(question) for question in questions]
-        self._search(numbers, self._first.passages)
+        self._search(numbers, max(request.passages for request in self._requests))
         return [self._found[number] for number in numbers]
 
     # ---- claims
@@ -351,19 +352,25 @@ class _Batch:
         )
 
     def _selected(self, number: int, evidence: Any, label: str) -> Result:
-        return self._result(number, Answer(self._questions[number], "", label, evidence))
+        return self._result(number, Answer(self._questions[number], "", label, evidence), final=False)
 
-    def _result(self, number: int, answer: Answer, check: Check | None = None) -> Result:
+    def _result(self, number: int, answer: Answer, check: Check | None = None, *, final: bool = True) -> Result:
         request, found = self._requests[number], self._found.get(number)
         self._look_up(answer)
         result = answer_result(answer, self._known, found)
         result = msgspec.structs.replace(result, check=check, notes=(*answer.notes, *self._notes))
         least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
-        if result.confidence is None or not answer.text or result.confidence >= least:
+        if not final or (answer.text and (result.confidence is None or result.confidence >= least)):
             return result
-        findings = Findings(kind=result.evidence.kind, sources=self._closest(found, result.evidence))
+        # Evaluations, which ask for every answer, score what was read for an empty one, too.
+        closest = Findings(kind=result.evidence.kind, sources=self._closest(found, result.evidence))
         return msgspec.structs.replace(
-            result, answer="", abstained=True, reason=NOT_FOUND, withheld=answer.text, evidence=findings
+            result,
+            answer="",
+            abstained=True,
+            reason=NOT_FOUND,
+            withheld=answer.text,
+            evidence=closest if least else result.evidence,
         )
 
     def _look_up(self, answer: Answer) -> None:

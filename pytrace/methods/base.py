@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol,
 import msgspec
 
 from pytrace.errors import InputError
+from pytrace.methods.abilities import Ability
 from pytrace.models.language_model import LanguageModel
 from pytrace.models.request_context import current_request
 from pytrace.reader.answers import Reader, Reading
@@ -217,14 +218,11 @@ def noted(answer: Answer, *notes: str) -> Answer:
 
 
 def _notes(evidence: Evidence, reading: Reading) -> tuple[str, ...]:
-    """Say what a reader of the answer should know: an answer withheld, no evidence, or a context that did not fit."""
-    notes = []
-    if reading.withheld is not None:
-        likely = "" if reading.probability is None else f", right with probability {reading.probability:.2f}"
-        notes.append(f"not likely enough to be given: {reading.withheld!r}{likely}")
+    """Return remarks on an answer: no evidence, or a context that did not fit."""
+    notes: list[str] = []
     if evidence.kind == "none":  # where a method is to have no context, its absence is no news
         return tuple(notes)
-    if not evidence.context and reading.withheld is None:
+    if not evidence.context and reading.text:
         notes.append("no evidence was found; the answer is the model's own")
     if reading.left_out:
         notes.append(
@@ -269,6 +267,19 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """Settings that a method has where its language model lacks an ability.
+
+    `note` says which part of the paper's method is replaced, and by what; it is empty where no part is, and is not shown where
+    the first of the settings was chosen otherwise.
+    """
+
+    ability: Ability
+    settings: Option
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class MethodRow:
     """All that the project knows of a method; its row in the registry.
 
@@ -280,8 +291,11 @@ class MethodRow:
         What it does, in one line.
     method
         Its class.
-    settings, small
-        Its settings, the paper's and those that measured best for models of less than a billion parameters.
+    settings
+        Its settings, the paper's.
+    replacements
+        What changes of them with what the language model cannot do; a later one wins. How answers are read is decided by the
+        model alone (`pytrace.reader.readers.SMALL_MODEL_READER`).
     make
         Makes it from parts, settings and a label; if not given, by its model, encoder and settings and by what it takes.
     needs
@@ -296,7 +310,7 @@ class MethodRow:
     summary: str
     method: type[Method]
     settings: msgspec.Struct
-    small: msgspec.Struct
+    replacements: tuple[Replacement, ...] = ()
     make: Callable[[Parts, Any, str], Method] | None = None
     needs: frozenset[Need] = frozenset({"documents"})
     takes: frozenset[Extra] = frozenset()
@@ -321,8 +335,8 @@ def register(row: MethodRow) -> None:
     Raises
     ------
     InputError
-        The name is taken or no name, the summary is missing, `small` has other fields than `settings`, the class lacks a verb,
-        a need is unknown, or the search space names a setting or a value that the settings do not take.
+        The name is taken or no name, the summary is missing, the class lacks a verb, a need or an ability is unknown, or a
+        replacement or the search space names a setting or a value that the settings do not take.
     """
     where = f"the method {row.name!r} cannot be registered"
     if row.name in METHODS:
@@ -331,14 +345,16 @@ def register(row: MethodRow) -> None:
         raise InputError(f"{where}: a name has lower-case letters, digits and hyphens")
     if not row.summary.strip():
         raise InputError(f"{where}: it has no summary")
-    if type(row.settings) is not type(row.small):
-        raise InputError(
-            f"{where}: settings are {type(row.settings).__name__}, but those for small models {type(row.small).__name__}"
-        )
     if not (isinstance(row.method, type) and issubclass(row.method, Method)) or row.method.__abstractmethods__:
         raise InputError(f"{where}: {row.method!r} is no class with the verbs select and answer")
     if unknown := (row.needs - set(get_args(Need))) | (row.takes - set(get_args(Extra))):
         raise InputError(f"{where}: nothing is known of {', '.join(sorted(unknown))}")
+    for replacement in row.replacements:
+        if replacement.ability not in get_args(Ability):
+            raise InputError(
+                f"{where}: there is no ability {replacement.ability!r}; use {', '.join(get_args(Ability))}"
+            )
+        changed(row.settings, replacement.settings, what=row.name)
     for decision in row.space:
         for option in decision.options:
             changed(row.settings, option, what=row.name)

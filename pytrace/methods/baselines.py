@@ -103,6 +103,4 @@ _ROWS: tuple[tuple[str, Any, str], ...] = (
 for _name, _settings, _summary in _ROWS:
     _method = Rag if _settings is ReaderSettings else RetrievalRag
     _needs: set[Need] = {"documents", "cross-encoder"} if _name == "cross-encoder" else {"documents"}
-    # A small model answers at length unless it is shown short answers, and better with what stands there than in words of its own.
-    _small = _settings(reader_demonstrations=4, reading="span")
-    register(MethodRow(_name, _summary, _method, _settings(), _small, _make, needs=frozenset(_needs)))
+    register(MethodRow(_name, _summary, _method, _settings(), make=_make, needs=frozenset(_needs)))

@@ -9,18 +9,20 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 import pytrace.methods
 from pytrace.errors import InputError
 from pytrace.kg.knowledge import Knowledge
+from pytrace.methods.abilities import CAPABLE, ModelAbilities
 from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.systems import system_row
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
+from pytrace.reader.readers import SMALL_MODEL_READER, ReaderSettings
 from pytrace.records import Document
 from pytrace.retrieval import SentenceIndex
 from pytrace.retrieval.searching import HopSearcher, Search
@@ -28,7 +30,6 @@ from pytrace.triples.graph import TripleStore
 
 __all__ = [
     "METHODS",
-    "SMALL_MODELS",
     "Method",
     "MethodName",
     "add_system",
@@ -38,7 +39,7 @@ __all__ = [
     "method_row",
     "method_settings",
     "parse_method",
-    "prompt_style",
+    "substitutions",
 ]
 
 for _module in pkgutil.walk_packages(pytrace.methods.__path__, "pytrace.methods."):
@@ -73,10 +74,6 @@ def _unregistered(method: Any) -> list[str]:
 _WITHOUT_ROW = {"Thoughtful", "System"}  # abstract; has a row for each system
 if _forgotten := set(_unregistered(Method)) - _WITHOUT_ROW:
     raise InputError(f"{', '.join(sorted(_forgotten))} has no row; end its module with register(MethodRow(...))")
-
-SMALL_MODELS = {"tiny", "smollm2-135m", "gemma", "gemma3-270m"}
-"""The catalog's models of less than a billion parameters, by any name of theirs."""
-
 
 # Systems that were added, by name: never from a request or a file, since adding one imports it.
 _SYSTEMS: dict[str, MethodRow] = {}
@@ -128,35 +125,65 @@ def add_system(text: str) -> MethodName:
     return MethodName(row.name, overrides)
 
 
-def prompt_style(llm: str) -> Literal["plain", "auto"]:
-    """Return how prompts are written for a model: the smallest answer plain text far better than their chat template."""
-    return "plain" if llm in SMALL_MODELS else "auto"
-
-
-def default_settings(method: str, llm: str) -> msgspec.Struct:
-    """Return the settings that a method has with a model if nobody changes them."""
+def default_settings(method: str, abilities: ModelAbilities) -> Any:
+    """Return the settings that a method has with a language model of some abilities if nobody changes them."""
     row = method_row(method)
-    return row.small if llm in SMALL_MODELS else row.settings
+    replaced = [change for item in row.replacements if not abilities.can(item.ability) for change in item.settings]
+    if isinstance(row.settings, ReaderSettings) and not abilities.can("reads"):
+        replaced += SMALL_MODEL_READER
+    return changed(row.settings, replaced, what=method)
 
 
-def method_settings(method: str | MethodName, llm: str, overrides: Iterable[str] = ()) -> Any:
-    """Return the settings of a method for a model, with `name=value` overrides."""
+def method_settings(method: str | MethodName, abilities: ModelAbilities, overrides: Iterable[str] = ()) -> Any:
+    """Return the settings of a method for a language model of some abilities, with `name=value` overrides."""
     named = parse_method(method) if isinstance(method, str) else method
-    return changed(default_settings(named.name, llm), [*overrides, *named.overrides], what=named.name)
+    return changed(default_settings(named.name, abilities), [*overrides, *named.overrides], what=named.name)
 
 
-def check_overrides(methods: Sequence[MethodName], llm: str, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def substitutions(
+    method: str | MethodName, abilities: ModelAbilities, overrides: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Say which parts of a method's paper are replaced because its language model lacks an ability.
+
+    Parameters
+    ----------
+    method, abilities, overrides
+        As for `method_settings`.
+
+    Returns
+    -------
+    tuple of str
+        A phrase per part: what is done instead of what; none where the paper's settings hold.
+
+    Examples
+    --------
+    >>> from pytrace.methods.abilities import Abilities
+    >>> substitutions("trace", Abilities(triples=False))
+    ('units are sentences instead of written triples',)
+    """
+    named = parse_method(method) if isinstance(method, str) else method
+    row = method_row(named.name)
+    settings = method_settings(named, abilities, overrides)
+    notes = [
+        item.note
+        for item in row.replacements
+        if item.note and not abilities.can(item.ability) and settings == changed(settings, item.settings[:1], what="")
+    ]
+    return tuple(dict.fromkeys(notes))
+
+
+def check_overrides(methods: Sequence[MethodName], overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Give every method those settings that it has, and refuse what none of them has."""
     by_method: dict[str, tuple[str, ...]] = {}
     used: set[str] = set()
     known: set[str] = set()
     for method in methods:
-        fields = default_settings(method.name, llm).__struct_fields__
+        fields = method_row(method.name).settings.__struct_fields__
         known |= set(fields)
         mine = tuple(override for override in overrides if setting_name(override) in fields)
         by_method[method.name] = mine
         used |= set(mine)
-        method_settings(method, llm, mine)
+        method_settings(method, CAPABLE, mine)
     for override in overrides:
         if override not in used:
             raise InputError(
@@ -170,7 +197,7 @@ def make_method(
     method: str | MethodName,
     model: LanguageModel,
     encoder: Callable[[], Encoder],
-    llm: str,
+    abilities: ModelAbilities = CAPABLE,
     overrides: Iterable[str] = (),
     *,
     reader: LanguageModel | None = None,
@@ -187,7 +214,7 @@ def make_method(
 
     Parameters
     ----------
-    method, llm, overrides
+    method, abilities, overrides
         As for `method_settings`.
     model
         The language model.
@@ -213,7 +240,7 @@ def make_method(
     parts = Parts(model, encoder, graph, extracted, index, knowledge, cross_encoder, search, corpus, hops)
     overrides = tuple(overrides)
     row = method_row(named.name)
-    settings = method_settings(named, llm, overrides)
+    settings = method_settings(named, abilities, overrides)
     chosen = {setting_name(override) for override in (*overrides, *named.overrides)}
     if parts.index is not None:
         if "sentence index" not in row.takes:
@@ -222,7 +249,7 @@ def make_method(
                 f"{named.name} has no use for an index of sentences; leave it out, or use one of {', '.join(able)}"
             )
         if "titles" not in chosen:
-            # Small-model settings may put titles before sentences; an index has them as they are.
+            # Settings for small models may put titles before sentences; an index has them as they are.
             settings = msgspec.structs.replace(settings, titles=False)
     # A graph's own units are taken, so that other units that were asked for would be passed over in silence.
     graph_used = parts.graph if "graph" in row.takes and "unit" in chosen else None

@@ -72,6 +72,7 @@ class Hops(Method):
             document_ids=tuple(passage.id for passage in read),
             derivation=ChainSearch(tuple(chains)),
             relevance=found.ranking.scores[: len(read)],
+            signals=_signals(found),
         )
 
     def _read_passages(self, found: Found) -> list[Document]:
@@ -83,6 +84,20 @@ class Hops(Method):
             if score >= self.settings.share * ranking.scores[0]
         ]
         return found.of(rows[: self.settings.passages])
+
+
+def _signals(found: Found) -> dict[str, float]:
+    """Return what the search says of its evidence as a whole: for the reader's confidence."""
+    ranking = found.ranking
+    seeds = [score for _, score in ranking.seeds]
+    return {
+        "hops": ranking.hops,
+        "best seed": seeds[0] if seeds else 0.0,
+        "second seed": seeds[1] if len(seeds) > 1 else 0.0,
+        "best chain": ranking.chains[0].probability if ranking.chains else 0.0,
+        "chain length": float(len(ranking.chains[0].rows)) if ranking.chains else 0.0,
+        "best share": ranking.scores[0] if ranking.scores else 0.0,
+    }
 
 
 def _make(parts: Parts, settings: HopsSettings, name: str) -> Method:
@@ -97,8 +112,7 @@ register(
         "search across hops → read the passages that answer together → answer with a span of them",
         Hops,
         HopsSettings(),
-        HopsSettings(reading="span"),
-        _make,
+        make=_make,
         space=(choice("passages", 2, 3, 4, 5, 8), choice("share", 0, 0.02, 0.1, 0.2)),
     )
 )

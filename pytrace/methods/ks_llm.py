@@ -24,6 +24,7 @@ from pytrace.methods.base import (
     MethodRow,
     Parts,
     Positive,
+    Replacement,
     Selected,
     Stages,
     choice,
@@ -310,7 +311,8 @@ def _make(parts: Parts, settings: KsSettings, name: str) -> KnowledgeSelection:
     return KnowledgeSelection(parts.model, parts.encoder(), settings, variant=variant, name=name, index=parts.index)  # type: ignore[arg-type]
 
 
-KS_SMALL = KsSettings(titles=True, triple_demonstrations=0, reader_demonstrations=4, rationale_demonstrations=3)
+# Titles tell a small model whom a sentence is about; it copies triples that it is shown, and thinks at length unless it is shown how.
+SMALL_MODEL = Replacement("reads", ("titles=true", "triple_demonstrations=0", "rationale_demonstrations=3"))
 _SUMMARIES: dict[Variant, str] = {
     "ks-llm": "triples written from the question → the sentences nearest to them → answer from both",
     "ks-q": "the sentences nearest to the question → answer from those",
@@ -326,7 +328,7 @@ for _variant, _summary in _SUMMARIES.items():
             _summary,
             KnowledgeSelection,
             KsSettings(),
-            KS_SMALL,
+            (SMALL_MODEL,),
             _make,
             needs=frozenset(),
             takes=frozenset({"sentence index"}),

@@ -26,6 +26,7 @@ from pytrace.methods.base import (
     Method,
     MethodRow,
     Positive,
+    Replacement,
     Selected,
     Stages,
     choice,
@@ -250,8 +251,19 @@ register(
         "the question's features → which snippet holds which → the few that hold all → answer from those",
         ScopeCoe,
         ScopeSettings(),
-        # A small model judges by yes and no hardly better than chance, and text alone well; it copies what a grammar lets it copy.
-        ScopeSettings(snippet="sentence", pool=10, judge="text", threshold=0.3, spans=True, reader_demonstrations=1),
+        # A model that does not choose by letters judges by yes and no hardly better than chance. A small one copies what a
+        # grammar lets it copy.
+        (
+            *(
+                Replacement(
+                    ability,
+                    ("judge=text", "snippet=sentence", "pool=10", "threshold=0.3"),
+                    "words and the embedding model judge sentences instead of the language model",
+                )
+                for ability in ("logits", "letters")
+            ),
+            Replacement("reads", ("spans=true",)),
+        ),
         takes=frozenset({"cross-encoder"}),
         space=(
             choice("judge", "text", "model", "fused"),

@@ -164,5 +164,4 @@ def system_row(module: str, attribute: str) -> MethodRow:
     def make(parts: Parts, settings: Any, label: str) -> Method:
         return System(parts.model, system, settings, name=label, corpus=parts.corpus)
 
-    small = RetrievalSettings(reader_demonstrations=4, reading="span")
-    return MethodRow(f"{module}.{attribute}", "a system of somebody's own", System, RetrievalSettings(), small, make)
+    return MethodRow(f"{module}.{attribute}", "a system of somebody's own", System, RetrievalSettings(), make=make)

@@ -30,7 +30,7 @@ class Reading(msgspec.Struct, frozen=True):
     """An answer's text, the tokens of the context that the reader saw, and how many entries it did not see whole.
 
     `places` has where an answer that was taken out of the context stands there: entry, first character, and the one behind the last.
-    `probability` is how likely the answer is right, if the reader knows; `withheld` is one that was not likely enough to be given.
+    `probability` is how likely the answer is right, if the reader knows.
     """
 
     text: str
@@ -38,7 +38,6 @@ class Reading(msgspec.Struct, frozen=True):
     left_out: int = 0
     places: tuple[tuple[int, int, int], ...] = ()
     probability: float | None = None
-    withheld: str | None = None
 
 
 class FittedContext(msgspec.Struct, frozen=True):

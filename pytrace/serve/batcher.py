@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from typing import Generic, TypeVar
 
+from pytrace.errors import CancelledRequestError
+from pytrace.models.request_context import current_request
 from pytrace.serve.failures import BusyError
 from pytrace.storage.closing import Closing
 
@@ -37,7 +41,7 @@ class Batcher(Closing, Generic[Item, Result]):
     budget
         What goes together, at most; an item that counts more goes alone.
     most_waiting
-        What may wait before more is refused.
+        What may wait before more is refused; by default there is no limit.
     name
         What is done, as messages and metrics name it.
     observe
@@ -50,7 +54,7 @@ class Batcher(Closing, Generic[Item, Result]):
         *,
         size: Callable[[Item], int],
         budget: int,
-        most_waiting: int,
+        most_waiting: int = sys.maxsize,
         name: str,
         observe: Callable[[int, float], object] | None = None,
     ) -> None:
@@ -98,6 +102,18 @@ class Batcher(Closing, Generic[Item, Result]):
             self._waiting += size
             self._turn.notify()
         return future
+
+    def wait(self, item: Item) -> Result:
+        """Put an item at the end of the line and return its result; it leaves the line if the thread's request is cancelled."""
+        request = current_request()
+        if request is not None:
+            request.check()
+        future = self.submit(item)
+        try:
+            with nullcontext() if request is None else request.on_cancel(future.cancel):
+                return future.result()
+        except CancelledError:
+            raise CancelledRequestError("the request was cancelled while it waited for its turn") from None
 
     def close(self) -> None:
         """Do what waits, take nothing more in, and end the thread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import wraps
 from typing import Annotated, Any
@@ -13,26 +13,29 @@ import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import CallToolResult, TextContent
 from pydantic import Field
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pytrace import __version__
+from pytrace.engine.running import NOT_FOUND
 from pytrace.errors import PytraceError
-from pytrace.models.request_context import RequestContext
-from pytrace.serve import found as says
+from pytrace.results import Result, Source, confidence_words
 from pytrace.serve import messages
 from pytrace.serve.failures import NotFoundError
 from pytrace.serve.guard import DEADLINE, ROUTE
-from pytrace.serve.own_api import cancelling, wait_for
+from pytrace.serve.own_api import result_of, wait_for
 from pytrace.serve.service import Service
 
 _PATH = "/mcp"
 _INSTRUCTIONS = (
     "Evidence from an index of the user's own documents. search_evidence finds the passages that answer a question together, with "
-    "the sentence that leads from one to the next; quote these and say where they stand. ask also reads an answer with a small "
-    "local model, which you should check against the evidence. neighbours follows the names in a passage to others."
+    "the sentence that leads from one to the next; quote these with their locations. ask also reads an answer with a small "
+    "local model and gives its confidence; check it against the sources. neighbours follows the names in a passage to others."
 )
+# Characters of a passage that is not quoted whole.
+_EXCERPT = 300
 # Bytes of a message: facts and a response to certify are the longest.
 _MOST_BODY = 4 << 20
 # Seconds that a stream of the protocol may stay open.
@@ -44,6 +47,9 @@ _WHERE = Annotated[
     Field(description="Only documents that say so of themselves, such as 'date>=2020'.", max_length=16),
 ]
 
+# A tool's text, and a `pytrace.results.Result` as its structured content.
+_Result = Annotated[CallToolResult, dict[str, Any]]
+
 
 def make_server(service: Service) -> MCPServer[Any]:
     """Return the tools and resources of a service."""
@@ -54,39 +60,35 @@ def make_server(service: Service) -> MCPServer[Any]:
         chains: Annotated[int, Field(ge=1, le=20)] = 3,
         passages: Annotated[int, Field(ge=1, le=100)] = 5,
         where: _WHERE = None,
-    ) -> dict[str, Any]:
+    ) -> _Result:
         """Find the passages that answer a question, one alone or several that lead from one to the next; no language model is used.
 
-        A chain's steps are in the order of the hops: each has the sentence that leads on or answers, and where it stands.
+        The steps of a chain are in the order of the hops. Each has the sentence that leads on or answers, and its location.
         """
-        body = _checked(messages.SearchRequest, question=question, chains=chains, passages=passages, where=where or [])
-        found = await wait_for(service.search(body))
-        listed = says.chains(question, found, chains, passages)
-        return {"read_as": found.ranking.question or question, **_plain(listed)}
+        body = _checked(messages.SearchRequest, question=question, chains=chains, passages=passages, where=where or ())
+        result = await result_of(service, messages.request_of(body))
+        return _given(result, _search_text(result))
 
     async def ask(
         question: _QUESTION,
         method: Annotated[
-            str, Field(description="How: trace, trace-doc, rag, ks-llm, scope-coe, cot and others.", max_length=500)
+            str,
+            Field(
+                description="hops (the usual default), trace, rag, ks-llm, scope-coe, cot and others.", max_length=500
+            ),
         ] = "",
         where: _WHERE = None,
-    ) -> dict[str, Any]:
-        """Answer a question with the local language model, and give the evidence that it read."""
+        min_confidence: Annotated[
+            float | None,
+            Field(description="Confidence below which no answer is given; a measured default.", ge=0, le=1),
+        ] = None,
+    ) -> _Result:
+        """Answer a question from the documents, with its confidence and the sentences that lead to the answer."""
         body = _checked(
-            messages.AskRequest, question=question, method=method or service.method.label, where=where or []
+            messages.AskRequest, question=question, method=method, where=where or (), min_confidence=min_confidence
         )
-        context = RequestContext()
-        future = service.ask(body, lambda *_: None, context)
-        answer = await cancelling(wait_for(future), context, future)
-        evidence = _plain(answer.evidence)
-        return {
-            "answer": answer.answer,
-            "probability": answer.probability,
-            "places": [_plain(place) for place in answer.places],
-            "method": answer.method,
-            "notes": answer.notes,
-            "evidence": evidence,
-        }
+        result = await result_of(service, messages.request_of(body))
+        return _given(result, _answer_text(result))
 
     async def certify(
         question: _QUESTION,
@@ -171,13 +173,11 @@ def serve_streams(service: Service) -> None:
     asyncio.run(make_server(service).run_stdio_async())
 
 
-def _told(
-    tool: Callable[..., Coroutine[Any, Any, dict[str, Any]]],
-) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
-    """Return a tool that tells an assistant what was wrong, where it was written for somebody to read."""
+def _told(tool: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return a tool that reports pytrace's errors to the assistant."""
 
     @wraps(tool)
-    async def call(*args: Any, **given: Any) -> dict[str, Any]:
+    async def call(*args: Any, **given: Any) -> Any:
         try:
             return await tool(*args, **given)
         except PytraceError as error:
@@ -197,3 +197,49 @@ def _checked(kind: Any, **fields: Any) -> Any:
 def _plain(message: Any) -> dict[str, Any]:
     plain: Mapping[str, Any] = msgspec.to_builtins(message)
     return dict(plain)
+
+
+# ---- results as text
+
+
+def _given(result: Result, text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=_plain(result))
+
+
+def _answer_text(result: Result) -> str:
+    """Return an answer with its confidence and numbered sources, or the closest passages if there is none."""
+    if not result.answer:
+        closest = [_source_text(source, source.text[:_EXCERPT]) for source in result.evidence.sources]
+        return _listed(f"{result.reason or NOT_FOUND}{' Closest passages:' if closest else ''}", closest)
+    notes = [f"Note: {note}" for note in result.notes]
+    head = "\n".join([f"Answer: {result.answer}", f"Confidence: {confidence_words(result)}", *notes])
+    return _listed(head, _chain_texts(result))
+
+
+def _search_text(result: Result) -> str:
+    """Return the sentences of the likeliest chain, and the passages."""
+    chain = _listed("Likeliest chain:", _chain_texts(result))
+    passages = [_source_text(source, source.text) for source in result.evidence.sources]
+    return f"{chain}\n\n{_listed('Passages:', passages)}" if passages else "No passage found."
+
+
+def _chain_texts(result: Result) -> list[str]:
+    """Return the sources of the first chain, each with its sentence; all sources if there is no chain."""
+    evidence = result.evidence
+    if not evidence.chains:
+        return [_source_text(source, source.text[:_EXCERPT]) for source in evidence.sources]
+    steps = evidence.chains[0].steps
+    return [
+        _source_text(evidence.sources[step.source] if step.source >= 0 else None, step.sentence, step.location)
+        for step in steps
+    ]
+
+
+def _source_text(source: Source | None, text: str, location: str = "") -> str:
+    title, location = ("", location) if source is None else (source.title, location or source.location)
+    return f"{title or 'Untitled'}{f' ({location})' if location else ''}\n   {text}"
+
+
+def _listed(head: str, entries: Sequence[str]) -> str:
+    """Return a head and numbered entries."""
+    return "\n".join([head, *(f"{number}. {entry}" for number, entry in enumerate(entries, 1))])

@@ -1,4 +1,7 @@
-"""What the service takes and gives as JSON: a struct a body, with its bounds, from which the OpenAPI document is made."""
+"""What the service takes and gives as JSON: a struct per body, with its bounds, from which the OpenAPI document is made.
+
+The answer to a question is a `pytrace.results.Result`, here as everywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from pytrace.check_records import Certificate, CheckedClaim
-from pytrace.records import Usage
+from pytrace.check_records import Certificate
+from pytrace.results import Request
 
-# What a question may be long: some 2,000 words, more than an encoder reads.
+# At most some 2,000 words, more than an embedding model reads.
 Question = Annotated[str, msgspec.Meta(min_length=1, max_length=8192, description="The question.")]
 Text = Annotated[str, msgspec.Meta(max_length=200_000)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 Filters = Annotated[
-    list[Annotated[str, msgspec.Meta(max_length=500)]],
-    msgspec.Meta(max_length=16, description="Only documents that say so of themselves, such as `date>=2020`."),
+    tuple[Annotated[str, msgspec.Meta(max_length=500)], ...],
+    msgspec.Meta(max_length=16, description="Filters on document metadata, such as `date>=2020`."),
 ]
 
 
@@ -31,169 +34,46 @@ class Body(Message, forbid_unknown_fields=True):
 
 
 class SearchRequest(Body, kw_only=True):
-    """A question to be searched for across hops, without a language model."""
+    """A question to search for across hops, without a language model."""
 
     question: Question
-    chains: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
-    passages: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-    where: Filters = []
-
-
-class FoundPassage(Message, kw_only=True):
-    """A passage that was found: its score, and where it stands."""
-
-    id: str
-    document: str
-    title: str
-    score: float
-    where: str
-    text: str
-    page: int | None = None
-
-
-class Step(Message, kw_only=True):
-    """A passage of a chain: `source` is the step that led here, from 1, 0 for the question; `name` the name that led, if one did."""
-
-    id: str
-    document: str
-    title: str
-    sentence: str
-    sentence_index: int
-    where: str
-    source: int
-    name: str = ""
-
-
-class FoundChain(Message, kw_only=True):
-    """Passages that answer together, in the order of the hops, and how likely."""
-
-    probability: float
-    steps: list[Step]
-
-
-class Seeds(Message, kw_only=True):
-    """What the question finds by itself; `read_as` is the question with names spelt as the passages spell them.
-
-    `hops` is how likely the question takes two passages, from 0 to 1.
-    """
-
-    question: str
-    read_as: str
-    hops: float
-    seeds: list[FoundPassage]
-
-
-class Chains(Message, kw_only=True):
-    """The likeliest chains, and the passages by all pairs that they are in, best first."""
-
-    chains: list[FoundChain]
-    passages: list[FoundPassage]
-
-
-# Structs cannot be joined of two that have fields each, so that whole answers name the fields of stages anew.
-class SearchResponse(Seeds, kw_only=True):
-    """Seeds, chains and passages of a question."""
-
-    chains: list[FoundChain]
-    passages: list[FoundPassage]
+    passages: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum number of passages.")] = 10
+    chains: Annotated[int, msgspec.Meta(ge=1, le=20, description="Maximum number of chains.")] = 3
+    where: Filters = ()
 
 
 class AskRequest(Body, kw_only=True):
-    """A question to be answered; with `stream` as server-sent events: seeds, chains, evidence, answer."""
+    """A question to answer; with `stream` the results so far come as server-sent events."""
 
     question: Question
     method: Annotated[
         str,
-        msgspec.Meta(max_length=500, description="How, `trace` for example; as the service was started if left out."),
+        msgspec.Meta(max_length=500, description="Method, such as `hops`; the service's own if left out."),
     ] = ""
-    settings: Annotated[list[Annotated[str, msgspec.Meta(max_length=500)]], msgspec.Meta(max_length=64)] = []
-    where: Filters = []
+    settings: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=500)], ...],
+        msgspec.Meta(max_length=64, description="`name=value` settings of the method."),
+    ] = ()
+    where: Filters = ()
     passages: Annotated[
         int,
-        msgspec.Meta(ge=1, le=100, description="How many passages the method is given, those nearest to the question."),
+        msgspec.Meta(ge=1, le=100, description="Number of passages that the method is given, the nearest first."),
     ] = 20
-    certify: bool = False
+    check: Annotated[bool, msgspec.Meta(description="Check the answer against its evidence.")] = False
+    min_confidence: (
+        Annotated[
+            float,
+            msgspec.Meta(ge=0, le=1, description="Confidence below which no answer is given; a measured default."),
+        ]
+        | None
+    ) = None
     stream: bool = False
 
 
-class EvidenceUnit(Message, kw_only=True):
-    """A piece of evidence in words: a sentence, a passage or a triple, and the passage that it stands in.
-
-    `sentence` is the one that supports a triple.
-    """
-
-    text: str
-    title: str = ""
-    sentence: str = ""
-    id: str = ""
-    sentence_index: int = -1
-    where: str = ""
-
-
-class EvidenceChain(Message, kw_only=True):
-    """A chain of evidence with its log-probability."""
-
-    score: float
-    units: list[EvidenceUnit]
-
-
-class FoundEvidence(Message, kw_only=True):
-    """What the reader is given: its context, the passages that it rests on with their votes, and the chains of it."""
-
-    kind: str
-    context: list[str]
-    document_ids: list[str]
-    votes: dict[str, int]
-    chains: list[EvidenceChain]
-    notes: list[str] = []
-
-
-class AnswerPlace(Message, kw_only=True):
-    """Where an answer stands: in a sentence of a passage (-1: in its title), which is `before`, `words` and `behind` together."""
-
-    id: str
-    document: str
-    title: str
-    sentence_index: int
-    before: str
-    words: str
-    behind: str
-    where: str
-
-
-class FoundAnswer(Message, kw_only=True):
-    """An answer, and what it cost by stage; what is shared with other requests is divided among them.
-
-    `places` tells where one stands that was taken out of the evidence, `probability` how likely it is right; both are known of answers
-    that are chosen (`reading=span`, `grammar`, `agreement`).
-    """
-
-    answer: str
-    method: str
-    probability: float | None = None
-    places: list[AnswerPlace] = []
-    notes: list[str]
-    usage: dict[str, Usage]
-    seconds: dict[str, float]
-    context_tokens: int
-    certificates: list[Certificate] = []
-    claims: list[CheckedClaim] = []
-
-
-class AskResponse(SearchResponse, kw_only=True):
-    """All stages of an answer in one."""
-
-    evidence: FoundEvidence
-    answer: str
-    method: str
-    probability: float | None = None
-    places: list[AnswerPlace] = []
-    notes: list[str]
-    usage: dict[str, Usage]
-    seconds: dict[str, float]
-    context_tokens: int
-    certificates: list[Certificate] = []
-    claims: list[CheckedClaim] = []
+def request_of(body: SearchRequest | AskRequest) -> Request:
+    """Return a body as the engine's request."""
+    fields = {name: getattr(body, name) for name in body.__struct_fields__ if name in Request.__struct_fields__}
+    return Request(task="search" if isinstance(body, SearchRequest) else "answer", **fields)
 
 
 class GivenResponse(Body, kw_only=True):

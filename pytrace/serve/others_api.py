@@ -14,18 +14,19 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from pytrace import results
+from pytrace.engine.running import NOT_FOUND
 from pytrace.errors import InputError
 from pytrace.models.encoders.encoder_files import Kind
-from pytrace.models.request_context import RequestContext
 from pytrace.serve import messages
 from pytrace.serve.guard import TELL
-from pytrace.serve.own_api import Stages, cancelling, in_turn, wait_for
+from pytrace.serve.own_api import Stages, in_turn, result_of
 from pytrace.serve.routes import RouteRow, json_response, read_body
 from pytrace.serve.service import Service
 from pytrace.serve.shared_encoder import count_tokens
 
-# What a source is shown of, in the annotations of a chat's answer.
-_SHOWN = 300
+# Characters of a source in the annotations of a chat's answer.
+_EXCERPT = 300
 
 
 async def rerank(service: Service, request: Request) -> Response:
@@ -35,7 +36,7 @@ async def rerank(service: Service, request: Request) -> Response:
     texts = [document if isinstance(document, str) else document.text for document in body.documents]
     scores = await relevance(service, body.query, texts, body.model)
     order = np.argsort(-scores, kind="stable")[: body.top_n]
-    results = [
+    ranked = [
         messages.RerankResult(
             index=index,
             relevance_score=max(float(scores[index]), 0.0),
@@ -47,7 +48,7 @@ async def rerank(service: Service, request: Request) -> Response:
     answer = messages.RerankResponse(
         id=str(uuid.uuid4()),
         model=model,
-        results=results,
+        results=ranked,
         usage=messages.TokenUsage(total_tokens=tokens, prompt_tokens=tokens),
         meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
     )
@@ -125,28 +126,18 @@ async def embeddings(service: Service, request: Request) -> Response:
 async def chat(service: Service, request: Request) -> Response:
     """Answer the last message of the user; its sources are in the annotations of the answer."""
     body = await read_body(request, messages.ChatRequest)
-    method = _method_of(service, body.model)
     question = _last_question(body.messages)
     request.scope["pytrace.text"] = question
-    asked = messages.AskRequest(question=question, method=method)
-    context = RequestContext()
+    asked = results.Request(question=question, method=_method_of(service, body.model))
     name, made, id = body.model or "pytrace", int(time.time()), f"chatcmpl-{uuid.uuid4().hex}"
     if not body.stream:
-        future = service.ask(asked, lambda *_: None, context)
-        answer = await cancelling(wait_for(future), context, future)
-        text = answer.answer or "(no answer)"
-        usage = _usage(answer)
-        message = {
-            "role": "assistant",
-            "content": text,
-            "refusal": None,
-            "annotations": _sources(answer.evidence, text),
-        }
+        result = await result_of(service, asked)
+        text = _content(result)
+        message = {"role": "assistant", "content": text, "refusal": None, "annotations": _annotations(result, text)}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        return json_response(
-            {"id": id, "object": "chat.completion", "created": made, "model": name, "choices": [choice], "usage": usage}
-        )
-    stages = Stages(service, asked, context, request.scope[TELL])
+        head = {"id": id, "object": "chat.completion", "created": made, "model": name}
+        return json_response({**head, "choices": [choice], "usage": _usage(result)})
+    stages = Stages(service, asked, request.scope[TELL])
     counted = body.stream_options is not None and body.stream_options.include_usage
 
     def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
@@ -155,24 +146,20 @@ async def chat(service: Service, request: Request) -> Response:
         return _data({**head, "choices": choices, **more})
 
     async def chunks() -> AsyncIterator[bytes]:
-        evidence: messages.FoundEvidence | None = None
         yield chunk({"role": "assistant", "content": ""})
         try:
             async for stage in stages.each():
                 if stage is None:
                     yield b": still there\n\n"
-                elif isinstance(stage[1], messages.FoundEvidence):
-                    evidence = stage[1]
-                elif isinstance(stage[1], messages.FoundAnswer):
-                    text = stage[1].answer or "(no answer)"
-                    # The reader's words are cleaned when they are all there, so that they come in one piece.
+                elif stage[0] == "answer":
+                    # An answer is known as a whole, so it is one chunk.
+                    text = _content(stage[1])
                     yield chunk({"content": text})
-                    if evidence is not None:
-                        yield chunk({"annotations": _sources(evidence, text)})
+                    yield chunk({"annotations": _annotations(stage[1], text)})
                     yield chunk({}, "stop")
                     if counted:
                         yield chunk(None, usage=_usage(stage[1]))
-        except Exception as error:  # noqa: BLE001  # what was begun can end in no other status
+        except Exception as error:  # noqa: BLE001  # the status of a response that has begun cannot change
             yield _data({"error": msgspec.to_builtins(stages.tell(error))})
         yield b"data: [DONE]\n\n"
 
@@ -184,12 +171,12 @@ def _data(message: dict[str, Any]) -> bytes:
 
 
 def _method_of(service: Service, model: str | None) -> str:
-    """Return the method that a chat's model stands for: `pytrace/METHOD`, or the service's own for its other names."""
+    """Return the method that a chat's model names (`pytrace/METHOD`); "" for other models of the service."""
     name = model or ""
     if name.startswith("pytrace/"):
         return name.removeprefix("pytrace/")
     service.check_model(name)
-    return service.method.label
+    return ""
 
 
 def _last_question(conversation: Sequence[messages.ChatMessage]) -> str:
@@ -206,33 +193,46 @@ def _last_question(conversation: Sequence[messages.ChatMessage]) -> str:
     return content
 
 
-def _sources(evidence: messages.FoundEvidence, text: str) -> list[dict[str, Any]]:
-    """Return the sources of an answer in the shape of citations, each with the sentence and where it stands."""
-    units = {(unit.id, unit.sentence_index): unit for chain in evidence.chains for unit in chain.units}
-    if units:
-        shown = [(unit.id, unit.title, unit.text, unit.where) for unit in units.values()]
+def _content(result: results.Result) -> str:
+    """Return the text of a chat's message: the answer, or that there is none, with the titles of the closest passages."""
+    if result.answer:
+        return result.answer
+    reason = result.reason or NOT_FOUND
+    titles = dict.fromkeys(source.title for source in result.evidence.sources if source.title)
+    return f"{reason} Closest passages: {'; '.join(titles)}." if titles else reason
+
+
+def _annotations(result: results.Result, text: str) -> list[dict[str, Any]]:
+    """Return the steps of the first chain as citations; without a chain, the passages."""
+    sources = result.evidence.sources
+    chain = next(iter(result.evidence.chains), None)
+    if chain is not None:
+        cited = [(sources[step.source], step.sentence, step.location) for step in chain.steps if step.source >= 0]
     else:
-        shown = [(id, id, text, "") for id, text in zip(evidence.document_ids, evidence.context, strict=False)]
+        cited = [(source, source.text, source.location) for source in sources]
     return [
         {
             "type": "url_citation",
             "url_citation": {
-                "url": f"pytrace:{id}",
-                "title": title,
-                "content": words[:_SHOWN],
-                "where": where,
+                "url": f"pytrace:{source.id}",
+                "title": source.title,
+                "content": content[:_EXCERPT],
+                "where": location,
                 "start_index": 0,
                 "end_index": len(text),
             },
         }
-        for id, title, words, where in shown
+        for source, content, location in cited
     ]
 
 
-def _usage(answer: messages.FoundAnswer | messages.AskResponse) -> dict[str, int]:
-    prompt = sum(usage.prompt_tokens for usage in answer.usage.values())
-    written = sum(usage.generated_tokens for usage in answer.usage.values())
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
+def _usage(result: results.Result) -> dict[str, int]:
+    """Return the computed tokens: those of prompts that were in the cache are not counted."""
+    evaluated = sum(usage.evaluated_tokens for usage in result.usage.values())
+    generated = sum(usage.generated_tokens for usage in result.usage.values())
+    # Generated tokens are evaluated, too, except for the last one of each text.
+    prompt = max(evaluated - generated, 0)
+    return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
 
 async def list_models(service: Service, request: Request) -> Response:

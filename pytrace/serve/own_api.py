@@ -10,20 +10,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
+from pytrace import results
 from pytrace.errors import InputError, StoreError
 from pytrace.models.request_context import RequestContext
-from pytrace.serve import found as says
 from pytrace.serve import messages
 from pytrace.serve.guard import DEADLINE, ON_DISK, TELL
 from pytrace.serve.routes import Parameter, RouteRow, json_response, read_body, read_parameters
 from pytrace.serve.service import Service
 from pytrace.serve.stored_documents import safe_name
 
-_Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 
 # Seconds after which a stream says that it is still there: proxies close what is silent.
 _KEEP_ALIVE = 10.0
@@ -41,53 +40,55 @@ _NEIGHBOURS = Parameter("limit", int, "How many to give, at most.", 20, least=1,
 _FILENAME = Parameter("filename", str, "Of a file that is sent as it is: its name, whose suffix tells the format.", "")
 
 
-async def wait_for(future: Future[_Result]) -> _Result:
+async def wait_for(future: Future[_Value]) -> _Value:
     """Wait for a future; if this is cancelled, so is that, where it has not begun."""
     return await asyncio.wrap_future(future)
 
 
-async def in_turn(futures: Iterator[Future[_Result]]) -> list[_Result]:
+async def in_turn(futures: Iterator[Future[_Value]]) -> list[_Value]:
     """Wait for futures that begin as they are asked for, two at a time: one is done while the next one waits."""
-    results: list[_Result] = []
-    waiting: deque[asyncio.Future[_Result]] = deque()
+    values: list[_Value] = []
+    waiting: deque[asyncio.Future[_Value]] = deque()
     try:
         for future in futures:
             waiting.append(asyncio.wrap_future(future))
             if len(waiting) > 1:
-                results.append(await waiting.popleft())
+                values.append(await waiting.popleft())
         while waiting:
-            results.append(await waiting.popleft())
+            values.append(await waiting.popleft())
     finally:
         for left in waiting:
             left.cancel()
-    return results
+    return values
 
 
 async def search(service: Service, request: Request) -> Response:
     """Search for a question."""
     body = await read_body(request, messages.SearchRequest)
     request.scope["pytrace.text"] = body.question
-    found = await wait_for(service.search(body))
-    seeds = says.seeds(body.question, found)
-    chains = says.chains(body.question, found, body.chains, body.passages)
-    return json_response({**msgspec.structs.asdict(seeds), **msgspec.structs.asdict(chains)})
+    return json_response(await result_of(service, messages.request_of(body)))
 
 
 async def ask(service: Service, request: Request) -> Response:
-    """Answer a question, whole or by stages."""
+    """Answer a question, whole or as a stream of results so far."""
     body = await read_body(request, messages.AskRequest)
     request.scope["pytrace.text"] = body.question
-    streams = body.stream or "text/event-stream" in request.headers.get("accept", "")
-    context = RequestContext()
-    if not streams:
-        answering = service.ask(body, lambda *_: None, context)
-        return json_response(await cancelling(wait_for(answering), context, answering))
-    stages = Stages(service, body, context, request.scope[TELL])
+    asked = messages.request_of(body)
+    if not (body.stream or "text/event-stream" in request.headers.get("accept", "")):
+        return json_response(await result_of(service, asked))
+    stages = Stages(service, asked, request.scope[TELL])
     return StreamingResponse(stages.events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
-async def cancelling(waiting: Awaitable[_Result], context: RequestContext, future: Future[Any]) -> _Result:
-    """Wait for the answer of a request, which ends in the models, too, if nobody waits any more."""
+async def result_of(service: Service, asked: results.Request) -> results.Result:
+    """Have a request answered; cancelling this ends the work in the models, too."""
+    context = RequestContext()
+    future = service.run(asked, context)
+    return await cancelling(wait_for(future), context, future)
+
+
+async def cancelling(waiting: Awaitable[_Value], context: RequestContext, future: Future[Any]) -> _Value:
+    """Wait for a request, which is cancelled if this is."""
     try:
         return await waiting
     except BaseException:
@@ -97,32 +98,28 @@ async def cancelling(waiting: Awaitable[_Result], context: RequestContext, futur
 
 
 class Stages:
-    """The stages of an answer as they come; it is asked when this is made, so that errors of the request come before any stage.
+    """The stages of an answer as they come. Making this asks, so that errors of the request itself come before any stage.
 
     `tell` says to the client what an error is.
     """
 
     def __init__(
-        self,
-        service: Service,
-        body: messages.AskRequest,
-        context: RequestContext,
-        tell: Callable[[Exception], messages.ErrorDetail],
+        self, service: Service, asked: results.Request, tell: Callable[[Exception], messages.ErrorDetail]
     ) -> None:
-        self._context = context
+        self._context = RequestContext()
         self.tell = tell
-        self._queue: asyncio.Queue[tuple[str, messages.Message]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[str, results.Result]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def emit(stage: str, message: messages.Message) -> None:
-            loop.call_soon_threadsafe(self._queue.put_nowait, (stage, message))
+        def emit(stage: str, result: results.Result) -> None:
+            loop.call_soon_threadsafe(self._queue.put_nowait, (stage, result))
 
-        self._future = service.ask(body, emit, context)
+        self._future = service.run(asked, self._context, emit)
         self._answer = asyncio.wrap_future(self._future)
 
-    async def each(self) -> AsyncIterator[tuple[str, messages.Message] | None]:
-        """Iterate over the stages; None says that nothing has come for a while."""
-        taking: asyncio.Future[tuple[str, messages.Message]] | None = None
+    async def each(self) -> AsyncIterator[tuple[str, results.Result] | None]:
+        """Iterate over stages, each with the result so far; None says that nothing has come for a while."""
+        taking: asyncio.Future[tuple[str, results.Result]] | None = None
         try:
             while True:
                 taking = asyncio.ensure_future(self._queue.get())
@@ -141,7 +138,7 @@ class Stages:
         finally:
             if taking is not None:
                 taking.cancel()
-            # Where the client left nobody takes what it ends with, which asyncio would say in the log.
+            # If the client left, no code awaits the future, and asyncio would log its exception.
             self._answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
             if not self._answer.done():
                 self._context.cancel()
@@ -152,7 +149,7 @@ class Stages:
         try:
             async for stage in self.each():
                 yield b": still there\n\n" if stage is None else event(*stage)
-        except Exception as error:  # noqa: BLE001  # what is no answer of pytrace's is told without its words
+        except Exception as error:  # noqa: BLE001  # the client sees no text of other exceptions than pytrace's
             yield event("error", self.tell(error))
 
 
@@ -249,11 +246,11 @@ _QUESTION = "Who founded the company that owns the Marigold Tern?"
 ROWS = (
     RouteRow(
         "POST", "/v1/search", "Find evidence across hops, without a language model.", search, "search",
-        messages.SearchRequest, messages.SearchResponse, example={"question": _QUESTION, "chains": 2, "passages": 5},
+        messages.SearchRequest, results.Result, example={"question": _QUESTION, "chains": 2, "passages": 5},
     ),
     RouteRow(
-        "POST", "/v1/ask", "Answer a question, with the chains and sentences that the answer rests on.", ask, "search",
-        messages.AskRequest, messages.AskResponse, example={"question": _QUESTION, "method": "trace"}, streams=True,
+        "POST", "/v1/ask", "Answer a question, with the chain of sentences that ends at the answer's.", ask, "search",
+        messages.AskRequest, results.Result, example={"question": _QUESTION}, streams=True,
     ),
     RouteRow(
         "GET", "/v1/neighbours", "Give the passages that one is linked with, by the names that they share.", neighbours,

@@ -33,12 +33,13 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pytrace.engine.loading import Engine
+from pytrace.engine.running import DEFAULT_METHOD
 from pytrace.errors import InputError, MissingDependencyError, WorkerError
 from pytrace.evaluation.run.ray_cluster import import_ray, ray_cluster
 from pytrace.processes import check_count
+from pytrace.results import Request
 from pytrace.serve.app import make_app
 from pytrace.serve.failures import BusyError
-from pytrace.serve.messages import SearchRequest
 from pytrace.serve.service import Service
 from pytrace.serve.settings import ServeSettings
 from pytrace.serve.telemetry import make_log
@@ -68,7 +69,7 @@ class ReplicaPlan:
     index: Path
     settings: ServeSettings
     facts: Path | None = None
-    method: str = "trace"
+    method: str = DEFAULT_METHOD
     # Where relative paths of models start, and a pipe that takes the log (None: stderr, which Ray keeps in a file).
     folder: Path = Path()
     log: Path | None = None
@@ -109,7 +110,7 @@ class Replica:
     async def check_health(self) -> None:
         """Raise where the service does not search any more; Ray then ends the process and starts another one."""
         with suppress(BusyError):
-            found = self._service.search(SearchRequest(question="What is there?", chains=1, passages=1))
+            found = self._service.run(Request(question="What is there?", task="search", chains=1, passages=1))
             # Not `wait_for`, which may swallow a cancellation before Python 3.12.
             async with asyncio.timeout(_CHECK_SECONDS):
                 await asyncio.wrap_future(found)

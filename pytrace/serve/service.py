@@ -1,4 +1,4 @@
-"""What a service does, whatever carries requests to it: search, answers, ranks, vectors, certificates, and changes of the index."""
+"""What a service does, for HTTP and tools alike: questions, ranks, vectors and certificates, over an index that may change."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import structs
 
 from pytrace import __version__
 from pytrace.certify.certifier import Certifier
 from pytrace.check_records import Certificate, Response
 from pytrace.documents.reader import FORMATS
-from pytrace.engine.asking import Certified, certify_by_evidence
-from pytrace.engine.corpus import IndexedCorpus
 from pytrace.engine.loading import Engine
-from pytrace.errors import DataError, InputError, PytraceError
+from pytrace.engine.running import DEFAULT_METHOD, Resources
+from pytrace.errors import InputError, PytraceError
 from pytrace.kg import KnowledgeBase
-from pytrace.methods.base import METHODS, noted, setting_name
+from pytrace.methods.abilities import CAPABLE
+from pytrace.methods.base import METHODS, setting_name
 from pytrace.methods.baselines import GOLD
 from pytrace.methods.catalog import MethodName, method_settings, parse_method
 from pytrace.models import registry
@@ -29,27 +30,28 @@ from pytrace.models.encoders.cross_encoder import checked_scores
 from pytrace.models.encoders.encoder import Vectors
 from pytrace.models.encoders.encoder_files import Kind
 from pytrace.models.request_context import RequestContext, request_context
-from pytrace.records import Document, Triple
-from pytrace.retrieval.searching import SearchName
-from pytrace.serve import found as says
+from pytrace.records import Triple
+from pytrace.results import Request, Result
 from pytrace.serve import messages
 from pytrace.serve.batcher import Batcher
 from pytrace.serve.failures import BusyError
-from pytrace.serve.found import Found
 from pytrace.serve.library import Library
 from pytrace.serve.served_index import ServedIndex
 from pytrace.serve.settings import ServeSettings
 from pytrace.serve.shared_encoder import SharedEncoder, count_tokens
+from pytrace.serve.shared_search import SharedSearch
 from pytrace.serve.stored_documents import StoredDocuments
 from pytrace.serve.telemetry import Metrics
 from pytrace.storage.closing import Closing
 
-# Questions that are searched together, and that may wait.
-_SEARCHED, _MOST_SEARCHES = 32, 512
+_Value = TypeVar("_Value")
+
 # Seconds after which a model that could not be loaded is tried again.
-_AGAIN = 3.0
+_RETRY_DELAY_S = 3.0
 # Tokens of question and passage that a cross-encoder reads together, and that may wait.
 _PAIR_TOKENS, _MOST_PAIR_TOKENS = 4096, 1 << 20
+# Threads that wait for searches, twice as many as a batch has questions; and searches that may wait for a thread.
+_SEARCHING, _WAITING_SEARCHES = 64, 448
 
 # What requests may set numbers of a method to: some times what any of the papers has.
 _MOST_OF_SETTING = 200
@@ -63,41 +65,73 @@ _MOST_BY_SETTING = {
     "seed": 1_000_000,
 }
 
-Emit = Callable[[str, messages.Message], object]
-"""Is told each stage of an answer: its name, and what was found."""
+Emit = Callable[[str, Result], object]
+"""Is called with a stage ("search", "evidence" or "answer") and the result so far."""
 
 
-class _Question(NamedTuple):
-    """A question to be searched for, and what is wanted of it."""
+class _Workers(Closing):
+    """Threads that answer requests, so many at once; more requests wait, up to a limit, and others are refused.
 
-    text: str
-    chains: int
-    passages: int
-    where: tuple[str, ...]
+    `name` says in messages what the requests are.
+    """
 
-    @property
-    def ranked(self) -> int:
-        """How many passages are ranked."""
-        return max(self.chains, self.passages)
+    def __init__(self, threads: int, waiting: int, name: str) -> None:
+        self._threads, self._waiting, self._name = threads, waiting, name
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._seconds = 0.0
+        self.count = 0
+        """Requests that are under way or wait."""
+
+    def submit(self, work: Callable[[], _Value]) -> Future[_Value]:
+        """Do some work in a thread; `BusyError` if too much waits."""
+        with self._lock:
+            waiting = self.count - self._threads
+            if waiting >= self._waiting:
+                seconds = (waiting + 1) * (self._seconds or 1.0) / self._threads
+                raise BusyError(
+                    f"{self.count} {self._name} are under way or wait, and no more are taken in; try again later",
+                    retry_after=int(min(max(seconds, 1.0), 60.0)),
+                )
+            self.count += 1
+        future = self._pool.submit(self._timed, work)
+        future.add_done_callback(self._done)
+        return future
+
+    def close(self) -> None:
+        """Finish what is under way, and cancel what waits."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _timed(self, work: Callable[[], _Value]) -> _Value:
+        begun = time.monotonic()
+        value = work()
+        with self._lock:
+            seconds = time.monotonic() - begun
+            self._seconds += (seconds - self._seconds) * (0.2 if self._seconds else 1.0)
+        return value
+
+    def _done(self, _: object) -> None:
+        with self._lock:
+            self.count -= 1
 
 
 class Service(Closing):
-    """An engine and an index, for many who ask at once.
+    """An engine and an index, for concurrent requests.
 
     Parameters
     ----------
     engine
-        The models. Its encoder is shared from now on: what comes at once is encoded together.
+        The models. From now on its encoder is shared: texts that come at once are encoded together.
     directory
-        Of the index.
+        Directory of the index.
     settings
         Limits.
     metrics
-        Are told what is done.
+        Metrics to count in.
     facts
-        A knowledge base that responses are certified against where none comes with them.
+        A knowledge base to check reasoning against where a request brings none.
     method
-        How questions are answered where nothing is said of it.
+        Method of questions that name none.
     """
 
     def __init__(
@@ -108,12 +142,11 @@ class Service(Closing):
         *,
         metrics: Metrics | None = None,
         facts: Path | None = None,
-        method: str = "trace",
+        method: str = DEFAULT_METHOD,
     ) -> None:
         if not engine.remote and "model" not in vars(engine):
-            registry.resolve(
-                engine.llm, "language-model"
-            )  # it is loaded later, and whoever starts a service waits for no error then
+            # The model is loaded later; a name that does not exist is an error now.
+            registry.resolve(engine.llm, "language-model")
         self.engine = engine
         self.settings = settings
         self.metrics = metrics or Metrics()
@@ -122,15 +155,8 @@ class Service(Closing):
         vars(engine)["encoder"] = self.encoder
         self.index = ServedIndex(directory, engine, writable=not settings.read_only)
         self.library = Library(self.index, StoredDocuments(directory), settings)
-        self._facts = None if facts is None else KnowledgeBase.load(facts, self.encoder)
-        self._searches: Batcher[_Question, Found] = Batcher(
-            self._search,
-            size=lambda _: 1,
-            budget=_SEARCHED,
-            most_waiting=_MOST_SEARCHES,
-            name="questions to search for",
-            observe=partial(self.metrics.observe_batch, "search"),
-        )
+        self._resources = Resources(facts=None if facts is None else KnowledgeBase.load(facts, self.encoder))
+        self._searches = SharedSearch(engine, observe=partial(self.metrics.observe_batch, "search"))
         self._pairs: Batcher[list[tuple[str, str]], Any] | None = None
         if engine.cross_encoder_name is not None:
             self._pairs = Batcher(
@@ -141,146 +167,69 @@ class Service(Closing):
                 name="tokens to rank",
                 observe=partial(self.metrics.observe_batch, "cross-encoder"),
             )
-        self._answering = ThreadPoolExecutor(settings.answering, thread_name_prefix="answering")
+        self._searching = _Workers(_SEARCHING, _WAITING_SEARCHES, "searches")
+        self._answering = _Workers(settings.answering, settings.waiting, "questions")
         self._certifying = ThreadPoolExecutor(2, thread_name_prefix="certifying")
-        self._lock = threading.Lock()
-        self._asked = 0
-        self._answer_seconds = 0.0
         self._warm = False
         self.stopping = False
         """Whether no more questions are taken in."""
         self._closing = threading.Event()
         self.on_trouble: Callable[[str, Exception], object] = lambda _, __: None
-        """Is told what goes on being tried: to open the index that is on the disk now, or to load the language model."""
+        """Is called with what is tried again: opening the index that is on the disk now, or loading the language model."""
         self._watch = threading.Thread(target=self._watch_index, name="watch of the index", daemon=True)
         self._watch.start()
 
-    # ---- search
+    # ---- questions
 
-    def search(self, request: messages.SearchRequest) -> Future[Found]:
-        """Search for a question, together with those of others."""
-        return self._submit(request.question, request.chains, request.passages, request.where)
+    def run(
+        self, request: Request, context: RequestContext | None = None, emit: Emit = lambda *_: None
+    ) -> Future[Result]:
+        """Answer or search for a question in a thread of its own.
 
-    def _submit(self, question: str, chains: int, passages: int, where: Sequence[str]) -> Future[Found]:
-        check_question(question)
-        self._searches.check_room(1)
-        return self._searches.submit(_Question(question, chains, passages, tuple(where)))
+        Parameters
+        ----------
+        request
+            The question; without a method, the service's own answers it.
+        context
+            Cancelling it ends the work.
+        emit
+            Is called with each stage, in that thread.
 
-    def _search(self, batch: list[_Question]) -> list[Found | Exception]:
-        results: list[Found | Exception] = [DataError("nothing was found")] * len(batch)
-        alike: dict[tuple[tuple[str, ...], int], list[int]] = {}
-        for number, question in enumerate(batch):
-            alike.setdefault((question.where, question.ranked), []).append(number)
-        with self.index.lease() as corpus:
-            for (where, count), numbers in alike.items():
-                try:
-                    rankings = corpus.rank([batch[number].text for number in numbers], self.engine, count, where=where)
-                except PytraceError as error:
-                    for number in numbers:
-                        results[number] = error
-                    continue
-                for number, ranking in zip(numbers, rankings, strict=True):
-                    rows = says.rows_of(ranking, batch[number].chains, batch[number].passages)
-                    results[number] = Found(ranking, dict(zip(rows, corpus.index.passages(rows), strict=True)))
-        return results
+        Raises
+        ------
+        InputError
+            There is no such method, or a setting is out of bounds.
+        BusyError
+            Too many requests wait.
+        """
+        workers = self._searching
+        if request.task != "search":
+            request = structs.replace(request, method=request.method or self.method.label)
+            self._check_settings(request)
+            workers = self._answering
+        return workers.submit(partial(self._run, request, context or RequestContext(), emit))
 
-    # ---- answers
+    def _run(self, request: Request, context: RequestContext, emit: Emit) -> Result:
+        def on_event(stage: str, _: int, result: Result) -> None:
+            context.check()
+            emit(stage, result)
 
-    def ask(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> Future[messages.AskResponse]:
-        """Answer a question in a thread of its own; stages are told as they come, and cancelling the context ends it."""
-        check_question(request.question)
-        method = parse_method(request.method) if request.method else self.method
-        if method.name == GOLD:
-            raise InputError("gold reads what a data set says is right, which 'pytrace eval' alone knows; use rag")
-        for override in (*request.settings, *method.overrides):
-            if setting_name(override).endswith("_file"):
-                raise InputError(
-                    f"{setting_name(override)} names a file of the server, which requests may not; leave it out"
-                )
-        if method != self.method:
-            check_settings(method, self.engine.llm, (*request.settings, *method.overrides))
-        elif request.settings:
-            check_settings(MethodName(method.name), self.engine.llm, request.settings)
-        with self._lock:
-            waiting = self._asked - self.settings.answering
-            if waiting >= self.settings.waiting:
-                seconds = (waiting + 1) * (self._answer_seconds or 1.0) / self.settings.answering
-                raise BusyError(
-                    f"{self._asked} questions are being answered or wait, and no more are taken in; try again later",
-                    retry_after=int(min(max(seconds, 1.0), 60.0)),
-                )
-            self._asked += 1
-        future = self._answering.submit(self._ask, request, emit, context)
-        future.add_done_callback(self._asked_one)
-        return future
-
-    def _asked_one(self, _: object) -> None:
-        with self._lock:
-            self._asked -= 1
-
-    def _ask(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> messages.AskResponse:
         try:
-            return self._answer(request, emit, context)
+            with request_context(context), self.index.lease() as corpus:
+                context.check()
+                shared = self._searches.over(corpus)
+                return self.engine.run([request], shared, resources=self._resources, on_event=on_event)[0]
         finally:
             self.metrics.observe_usage(context.usage)
 
-    def _answer(self, request: messages.AskRequest, emit: Emit, context: RequestContext) -> messages.AskResponse:
-        begun = time.monotonic()
-        chains = min(5, request.passages)
-        with request_context(context), self.index.lease() as corpus:
-            context.check()
-            found = self._submit(request.question, chains, request.passages, request.where).result()
-            seeds = says.seeds(request.question, found)
-            emit("seeds", seeds)
-            some = says.chains(request.question, found, chains, min(request.passages, 10))
-            emit("chains", some)
-            context.check()
-            given = found.of(found.ranking.rows[: request.passages])
-            documents = {document.id: document for document in found.passages.values()}
-            method = self.engine.method(
-                parse_method(request.method) if request.method else self.method,
-                request.settings,
-                search=self._keeping(corpus, request.where, documents),
-            )
-            told: list[messages.FoundEvidence] = []
-
-            def tell(selected: list[Any]) -> None:
-                told.append(says.evidence(selected[0], documents))
-                emit("evidence", told[0])
-
-            method.on_evidence = tell
-            (answer,) = method.answer([request.question], [given])
-            seen = says.evidence(answer.evidence, documents, answer.notes)
-            if not told:
-                emit("evidence", seen)
-            certified = Certified()
-            if request.certify:
-                try:
-                    # A graph is for chains and thoughts; what others answer is a claim beside the passages alone.
-                    reasoned = answer.evidence.chains or answer.evidence.reasoning.rationale
-                    base = self._facts if reasoned else None
-                    certified = certify_by_evidence(method, answer, given, self.encoder, base=base)
-                except InputError as error:  # the answer stands all the same
-                    answer = noted(answer, f"not certified: {error}")
-            said = says.answer(answer, documents, certified)
-            emit("answer", said)
-        with self._lock:
-            seconds = time.monotonic() - begun
-            self._answer_seconds += (seconds - self._answer_seconds) * (0.2 if self._answer_seconds else 1.0)
-        return messages.AskResponse(**_fields(seeds), **_fields(some), **_fields(said), evidence=seen)
-
-    def _keeping(
-        self, corpus: IndexedCorpus, where: Sequence[str], documents: dict[str, Document]
-    ) -> Callable[[Sequence[str], SearchName, int], list[list[Document]]]:
-        """Return what a method searches while it thinks, which keeps what it finds."""
-        find = corpus.finder(self.engine, where=where)
-
-        def search(queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
-            results = find(queries, retriever, count)
-            documents.update((passage.id, passage) for passages in results for passage in passages)
-            return results
-
-        return search
+    def _check_settings(self, request: Request) -> None:
+        """Refuse settings of a request that name files, and numbers with which one question would take the time or memory of all."""
+        method = parse_method(request.method)
+        overrides = (*request.settings, *(method.overrides if method != self.method else ()))
+        for name in map(setting_name, overrides):
+            if name.endswith("_file"):
+                raise InputError(f"{name} names a file of the server, which requests may not; leave it out")
+        check_settings(method, overrides)
 
     # ---- ranks, vectors, certificates
 
@@ -289,7 +238,7 @@ class Service(Closing):
         """The names that requests may give as their model, the one that ranks first."""
         cross = self.engine.cross_encoder_name
         names = [cross] if cross is not None else []
-        return list(dict.fromkeys([*names, self.engine.encoder_name, self.encoder.name, self.engine.llm, "pytrace"]))
+        return list(dict.fromkeys([*names, self.engine.encoder_name, self.encoder.name, "pytrace"]))
 
     def check_model(self, name: str | None) -> str:
         """Return the model that a request names, or the first; `InputError` where there is none of that name."""
@@ -327,7 +276,7 @@ class Service(Closing):
         self, request: messages.CertifyRequest, context: RequestContext | None = None
     ) -> Future[list[Certificate]]:
         """Certify responses against triples that come with them, or the service's graph; cancelling the context ends it."""
-        if request.facts is None and self._facts is None:
+        if request.facts is None and self._resources.facts is None:
             raise InputError(
                 "there is no graph to certify against; give facts, a list of [head, relation, tail], or start the service with --facts"
             )
@@ -339,7 +288,7 @@ class Service(Closing):
             return self._certified(request, context)
 
     def _certified(self, request: messages.CertifyRequest, context: RequestContext) -> list[Certificate]:
-        base = self._facts
+        base = self._resources.facts
         if request.facts is not None:
             base = KnowledgeBase.in_memory([Triple(*fact) for fact in request.facts], self.encoder)
         assert base is not None
@@ -374,7 +323,7 @@ class Service(Closing):
                 if row.name != GOLD and self._has(row.needs)
             ],
             read_only=self.settings.read_only,
-            facts=self._facts is not None,
+            facts=self._resources.facts is not None,
             formats=list(FORMATS),
             max_body_bytes=self.settings.max_body,
         )
@@ -391,7 +340,11 @@ class Service(Closing):
         with self.index.lease() as corpus:
             self.metrics.passages.set(len(corpus))
         self.metrics.reloads.set(self.index.reloads)
-        waiting = {"encoder": self.encoder.waiting, "search": self._searches.waiting, "answers": self._asked}
+        waiting = {
+            "encoder": self.encoder.waiting,
+            "search": self._searching.count,
+            "answers": self._answering.count,
+        }
         for work, size in waiting.items():
             self.metrics.waiting.labels(work).set(size)
 
@@ -406,12 +359,13 @@ class Service(Closing):
         while not (self._warm or self._closing.is_set()):
             try:
                 self.engine.model.count_tokens("ready")
+                method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
                 self._warm = True
             except PytraceError as error:
                 if str(error) != last:
                     last = str(error)
                     self.on_trouble("language model not loaded", error)
-                self._closing.wait(_AGAIN)
+                self._closing.wait(_RETRY_DELAY_S)
 
     def stop(self) -> None:
         """Say that no more questions are taken in, so that others stop sending them."""
@@ -420,7 +374,8 @@ class Service(Closing):
     def close(self) -> None:
         """End what is under way, and free models and index."""
         self._closing.set()
-        self._answering.shutdown(cancel_futures=True)
+        self._answering.close()
+        self._searching.close()
         self.library.close()
         self._certifying.shutdown(cancel_futures=True)
         self._searches.close()
@@ -448,20 +403,10 @@ class Service(Closing):
                     self.on_trouble("index not reloaded", error)
 
 
-def check_settings(method: MethodName, llm: str, overrides: Sequence[str]) -> None:
-    """Refuse settings that a method does not have, and numbers of which one question would take the time or memory of all others."""
-    values = method_settings(MethodName(method.name), llm, overrides)
+def check_settings(method: MethodName, overrides: Sequence[str]) -> None:
+    """Refuse settings that a method does not have, and numbers above their bounds."""
+    values = method_settings(MethodName(method.name), CAPABLE, overrides)
     for name in {setting_name(override) for override in overrides}:
         value, most = getattr(values, name), _MOST_BY_SETTING.get(name, _MOST_OF_SETTING)
         if isinstance(value, int | float) and value > most:
             raise InputError(f"{name} is {value:,}, and requests may set it to {most:,} at most; ask for less")
-
-
-def check_question(question: str) -> None:
-    """Refuse a question without words."""
-    if not question.strip():
-        raise InputError("the question is empty; ask something")
-
-
-def _fields(message: messages.Message) -> dict[str, Any]:
-    return {name: getattr(message, name) for name in message.__struct_fields__}

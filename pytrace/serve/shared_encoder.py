@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
-from contextlib import nullcontext
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pytrace.errors import CancelledRequestError
 from pytrace.models.encoders.encoder import Encoder, Vectors
 from pytrace.models.encoders.encoder_files import Kind
-from pytrace.models.request_context import current_request
 from pytrace.serve.batcher import Batcher
 from pytrace.storage.closing import Closing
 
@@ -106,17 +103,7 @@ class SharedEncoder(Closing):
         """
         if not texts:
             return self.inner.encode(texts, kind=kind)
-        request = current_request()
-        rows: list[Vectors] = []
-        for piece in self._pieces(texts):
-            if request is not None:
-                request.check()
-            future = self._batchers[kind].submit(piece)
-            try:
-                with nullcontext() if request is None else request.on_cancel(future.cancel):
-                    rows.append(future.result())
-            except CancelledError:
-                raise CancelledRequestError("the request was cancelled while its texts waited to be encoded") from None
+        rows = [self._batchers[kind].wait(piece) for piece in self._pieces(texts)]
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
     def close(self) -> None:

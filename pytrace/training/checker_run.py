@@ -22,6 +22,7 @@ from pytrace.errors import InputError
 from pytrace.models import registry
 from pytrace.processes import useful_threads
 from pytrace.storage.files import replace_file
+from pytrace.storage.question_hashes import save_question_hashes
 from pytrace.training.bert import cross_encoder, open_base, padded_inputs
 from pytrace.training.checker_data import (
     CheckerRow,
@@ -262,6 +263,9 @@ def train_checker(
     say("writing the model")
     start.files.max_tokens = min(files.max_tokens, settings.context)
     write_ranker(out / MODEL, network.cpu(), start.files, "cross-encoder")
+    save_question_hashes(
+        out / MODEL / "onnx" / "model.onnx", (row.claim for row in every), made_by="pytrace train checker"
+    )
     model = PairEntailment(out / MODEL, threads=threads)
     judged = [("held out", 0, [text for text, out_of_it in zip(texts, held, strict=True) if out_of_it])]
     judged += [(each.name, shared_texts(each.rows, rows), each.labelled) for each in scored]

@@ -15,6 +15,7 @@ from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.processes import useful_threads
 from pytrace.storage.files import replace_file
+from pytrace.storage.question_hashes import save_question_hashes
 from pytrace.training.bert import Base, cross_encoder, open_base
 from pytrace.training.network import check_device, train_package
 from pytrace.training.ranker_data import (
@@ -136,6 +137,11 @@ def train_ranker(
     )
     say("writing the model")
     write_ranker(out / MODEL, network.cpu(), start.files, kind)
+    save_question_hashes(
+        out / MODEL / "onnx" / "model.onnx",
+        (question.text for each in sets for question in each.questions),
+        made_by="pytrace train ranker",
+    )
     scores = _scores(scored, sets, start, kind, out / MODEL, passages, settings.seed, threads, say)
     stride = max(len(done.losses) // _POINTS, 1)
     report = RankerReport(

@@ -23,6 +23,7 @@ from pytrace.kg.queries.query_records import Grammar
 from pytrace.kg.queries.running import QueryRunner
 from pytrace.kg.queries.trained import TEMPLATE_VERSION, TrainedGenerator
 from pytrace.storage.files import replace_file
+from pytrace.storage.question_hashes import save_question_hashes
 from pytrace.training.encoding import ByteTokenizer, TrainingText, encode_texts, training_text
 from pytrace.training.examples import ExampleFormat, QueryExample, read_examples, write_questions
 from pytrace.training.export import Recipe, write_gguf
@@ -259,6 +260,9 @@ def train_generator(
 
     def save(recipe: Recipe) -> None:
         write_gguf(out / MODEL, finished, start.keys, recipe, weights=settings.weights)
+        save_question_hashes(
+            out / MODEL, (example.question for example in prepared.trained), made_by="pytrace train query-generator"
+        )
         _write(out / RECIPE, recipe)
 
     def score(grammar: Grammar) -> ScoreReport:

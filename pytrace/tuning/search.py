@@ -20,6 +20,7 @@ from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.run.runner import Batched, evaluate
 from pytrace.evaluation.scores.metrics import score_row
 from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap, resampled_means
+from pytrace.methods.abilities import CAPABLE, ModelAbilities
 from pytrace.methods.base import READER_CHOICE, Choice, Option, choice
 from pytrace.methods.catalog import MethodName, method_row, method_settings
 from pytrace.records import Question
@@ -72,7 +73,7 @@ def tune(
     space: Sequence[Choice],
     questions: Sequence[Question],
     *,
-    llm: str,
+    abilities: ModelAbilities,
     store: RunStore,
     objective: Objective = "f1+support",
     held_out: Sequence[Question] = (),
@@ -93,8 +94,8 @@ def tune(
         What to choose, in this order.
     questions
         What the search is scored on.
-    llm
-        The language model as the user named it, for the settings that a method has by default.
+    abilities
+        What the language model can do, for the settings that a method has by default.
     store
         A run opened for writing; every answer is kept as it is there, and trials that are in it are not asked again.
     objective
@@ -122,10 +123,10 @@ def tune(
         The store cannot be used.
     """
     _check(space, questions, objective, passes)
-    search = _Search(method, make, questions, llm, store, objective, seed)
+    search = _Search(method, make, questions, store, objective, seed)
     best = Option()
     # Scores by canonical settings: what is spelt in two ways is tried once.
-    known = {_canonical(method, llm, best): search.measured(best, None)}
+    known = {_canonical(method, abilities, best): search.measured(best, None)}
     trials: list[Trial] = []
 
     def report(settings: Option, scores: Mapping[str, float], outcome: Outcome) -> None:
@@ -133,15 +134,15 @@ def tune(
         if told is not None:
             told(trials[-1])
 
-    report(best, known[_canonical(method, llm, best)], "start")
+    report(best, known[_canonical(method, abilities, best)], "start")
     for _ in range(passes):
         before = best
         for option in itertools.chain.from_iterable(each.options for each in space):
             candidate = _merged(best, option)
-            key = _canonical(method, llm, candidate)
+            key = _canonical(method, abilities, candidate)
             if key in known:
                 continue
-            leader = known[_canonical(method, llm, best)]
+            leader = known[_canonical(method, abilities, best)]
             scores = known[key] = search.measured(candidate, leader)
             complete = len(scores) == len(questions)
             # Equal sums in another order may differ in the last bits, and the earlier setting is to win then.
@@ -186,7 +187,6 @@ class _Search:
     method: MethodName
     make: Callable[[MethodName], Batched]
     questions: Sequence[Question]
-    llm: str
     store: RunStore
     objective: Objective
     seed: int
@@ -275,9 +275,10 @@ def _merged(settings: Option, option: Option) -> Option:
     return (*(change for change in settings if change.partition("=")[0] not in names), *option)
 
 
-def _canonical(method: MethodName, llm: str, settings: Option) -> bytes:
+def _canonical(method: MethodName, abilities: ModelAbilities, settings: Option) -> bytes:
     """Return all settings in one form, so that what is spelt in two ways is tried once."""
-    return msgspec.json.encode(method_settings(MethodName(method.name, _merged(method.overrides, settings)), llm))
+    named = MethodName(method.name, _merged(method.overrides, settings))
+    return msgspec.json.encode(method_settings(named, abilities))
 
 
 def _mean(scores: Mapping[str, float]) -> float:
@@ -288,15 +289,13 @@ def _average(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def default_space(method: str, llm: str) -> tuple[Choice, ...]:
+def default_space(method: str) -> tuple[Choice, ...]:
     """Return what the search for a method's settings tries if nobody says.
 
     Parameters
     ----------
     method
         The method's name.
-    llm
-        The language model as the user named it.
 
     Returns
     -------
@@ -310,14 +309,14 @@ def default_space(method: str, llm: str) -> tuple[Choice, ...]:
 
     Examples
     --------
-    >>> [choice.name for choice in default_space("dense", "tiny")]
+    >>> [choice.name for choice in default_space("dense")]
     ['top', 'reader_demonstrations']
     """
     # In the search's order: what decides on the evidence comes before what depends on it, how the answer is read last. The
     # values are those that the papers ablate or tune, and those that small models need.
     if space := method_row(method).space:
         return space
-    fields = method_settings(MethodName(method), llm).__struct_fields__
+    fields = method_row(method).settings.__struct_fields__
     choices = (choice("top", 1, 2, 3, 5), choice("sentences", 1, 2, 3, 4, 5), READER_CHOICE)
     # Retrieval baselines have no space of their own, and differ in which of these they know.
     usable = tuple(choice for choice in choices if choice.name in fields)
@@ -326,7 +325,7 @@ def default_space(method: str, llm: str) -> tuple[Choice, ...]:
     return usable
 
 
-def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
+def parse_choice(text: str, method: MethodName) -> Choice:
     """Read ``NAME=VALUE,VALUE,…``, or ``NAME=VALUE+NAME=VALUE,…`` where settings must change together.
 
     Raises
@@ -336,9 +335,9 @@ def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
 
     Examples
     --------
-    >>> parse_choice("chains=1,2", MethodName("trace"), "tiny")
+    >>> parse_choice("chains=1,2", MethodName("trace"))
     Choice(name='chains', options=(('chains=1',), ('chains=2',)))
-    >>> parse_choice("unit=sentence,unit=triple+extraction=phrases", MethodName("trace"), "tiny").options[1]
+    >>> parse_choice("unit=sentence,unit=triple+extraction=phrases", MethodName("trace")).options[1]
     ('unit=triple', 'extraction=phrases')
     """
     name, equals, values = text.partition("=")
@@ -353,5 +352,5 @@ def parse_choice(text: str, method: MethodName, llm: str) -> Choice:
     if not equals or not name or not values.strip():
         raise InputError(f"{text!r} does not say what to try; write NAME=VALUE,VALUE")
     for option in options:
-        method_settings(MethodName(method.name), llm, option)
+        method_settings(MethodName(method.name), CAPABLE, option)
     return Choice(name, tuple(dict.fromkeys(options)))

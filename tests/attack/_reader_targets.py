@@ -44,6 +44,7 @@ from pytrace.kg.graph_sources import read_source
 from pytrace.kg.queries.notation import parse_query
 from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
+from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.catalog import method_settings, parse_method
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.late_interaction_files import LateInteractionFiles
@@ -58,6 +59,7 @@ from pytrace.reader.response_places import blanked
 from pytrace.records import Question
 from pytrace.retrieval.hops.weights import OWN_WEIGHTS, load_weights
 from pytrace.storage import sqlite
+from pytrace.storage.question_hashes import load_question_hashes, save_question_hashes
 from pytrace.triples.from_questions import read_triples as read_written_triples
 from pytrace.triples.graph import TripleStore
 from pytrace.triples.graph.exchange import read_triples
@@ -348,6 +350,11 @@ def _catalog(_: Path) -> Sequence[bytes]:
     return [msgspec.json.encode(known_models.Catalog((model,), ()))]
 
 
+def _listed_questions(folder: Path) -> Sequence[bytes]:
+    (folder / "weights.json").write_text("{}")
+    return [save_question_hashes(folder / "weights.json", ["Where?", "Who?"], made_by="us").read_bytes()]
+
+
 def _rewritten(_: Path) -> Sequence[bytes]:
     source = rewritten.Source("/models/a.gguf", 3, 5, "0" * 64)
     figures = rewritten.Figures("q4_0", 3, 1.5, {1: 2.5}, 0.5, 3, 4, 1.0)
@@ -444,7 +451,7 @@ TARGETS: dict[str, Target] = {
     ),
     "filters": _of_text(lambda text: parse_filters([text]), "date>=2020-01-01", "author=Venn"),
     "settings": _of_text(
-        lambda text: method_settings(parse_method(text), "tiny"), "trace:chains=3,link_weight=0.5", "dense:top=3"
+        lambda text: method_settings(parse_method(text), CAPABLE), "trace:chains=3,link_weight=0.5", "dense:top=3"
     ),
     "files of settings": Target(lambda path: _settings_of(f"@{path}"), _texts('{"settings": ["top=3"]}'), ".json"),
     "configuration": Target(
@@ -460,6 +467,11 @@ TARGETS: dict[str, Target] = {
     "record of rewritten models": Target(lambda path: rewritten.read(path.parent), _rewritten, within=rewritten.RECORD),
     "weights of hops": Target(
         lambda path: load_weights(path.parent), lambda _: [msgspec.json.encode(load_weights())], within=OWN_WEIGHTS
+    ),
+    "questions of weights": Target(
+        lambda path: load_question_hashes(path.with_name("weights.json")),
+        _listed_questions,
+        within="weights.questions.json",
     ),
     "tokenizers": _encoder_files("tokenizer.json"),
     "configurations of encoders": _encoder_files("tokenizer_config.json"),

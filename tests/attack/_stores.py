@@ -70,11 +70,12 @@ def _make_index(place: Path) -> None:
     with IndexWriter(place, _ENCODER, create=True, reading={"words": 100}) as writer:
         writer.add(passage for document in _documents() for passage in document)
         writer.commit()
-    save_weights(place, load_weights())
+    save_weights(place, load_weights(), _QUESTIONS)
 
 
 def _read_index(place: Path) -> object:
     from pytrace.retrieval.hops import HopSearch
+    from pytrace.retrieval.hops.weights import learned_questions
     from pytrace.retrieval.passages import PassageIndex
 
     with PassageIndex.open(place, _ENCODER) as index:
@@ -84,7 +85,7 @@ def _read_index(place: Path) -> object:
         near = [each.tolist() for each in index.nearest(_ENCODER.encode(_QUESTIONS), 4)]
         entries = list(index.entries())
         index.verify()
-        return found, passages, near, entries, index.manifest.reading, index.documents
+        return found, passages, near, entries, index.manifest.reading, index.documents, learned_questions(place)
 
 
 def _make_base(place: Path) -> None:

@@ -231,7 +231,7 @@ class Siege:
     def _search(self) -> list[Any]:
         assert self._service is not None
         found = self._service.post("/v1/search", _ASKED)
-        return [(each["id"], round(each["score"], 4)) for each in found["passages"]]
+        return [(each["id"], round(each.get("relevance", 0.0), 4)) for each in found["evidence"]["sources"]]
 
 
 def open_files(service: ServiceProcess) -> list[str]:

@@ -21,6 +21,7 @@ from pytrace.certify.claims.evaluation import (
 )
 from pytrace.cli import common, program
 from pytrace.errors import DataError
+from pytrace.storage.question_hashes import question_hash
 
 LAKE = ["Lake Volta was made in 1965.", "It lies in Ghana."]
 ROWS = [
@@ -150,6 +151,9 @@ def test_the_command_prints_a_table_and_writes_verdicts(tmp_path, capfd, monkeyp
     scores = json.loads(out)["scores"]
     assert scores["rows.jsonl"]["balanced_accuracy"]["value"] == 1.0
     assert scores["rows.jsonl, response"]["n"] == 2
+    assert json.loads(out)["notices"]["rows.jsonl"] == (
+        "none of the 5 claims was used to train the weights of the claim checker"
+    )
     written(tmp_path, [{"claim": "Lake Volta lies in Ghana.", "label": "supported"}])
     status, out, err = call("rows.jsonl")
     assert status == 2
@@ -159,3 +163,21 @@ def test_the_command_prints_a_table_and_writes_verdicts(tmp_path, capfd, monkeyp
     status, out, err = call("rows.jsonl", "--docs", "docs", "--json")
     assert json.loads(out)["scores"]["rows.jsonl"]["confusion"]["supported"]["supported"] == 1
     assert call("rows.jsonl", "--docs", "docs", "--index", "x")[0] == 2
+
+
+def test_claims_that_the_weights_have_seen_are_named_and_the_others_scored_once_more(tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, ROWS)
+    known = frozenset(map(question_hash, ("lake volta lies in GHANA.", "Geese fly to Norway.")))
+    monkeypatch.setattr("pytrace.certify.claims.weights.learned_claims", lambda: known)
+    assert common.run(program, ["eval-claims", "rows.jsonl", "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["scores"]["rows.jsonl"]["n"], told["scores"]["rows.jsonl, unseen"]["n"]) == (5, 3)
+    assert told["notices"]["rows.jsonl"] == (
+        "2 of 5 claims were used to train the claim checker's weights; figures of the 3 unseen claims are shown next to those of all"
+    )
+    monkeypatch.setattr("pytrace.certify.claims.weights.learned_claims", lambda: None)
+    assert common.run(program, ["eval-claims", "rows.jsonl"]) == 0
+    out = capfd.readouterr().out
+    assert "rows.jsonl: it is not known which claims were used to train the claim checker's weights" in out
+    assert "unseen" not in out

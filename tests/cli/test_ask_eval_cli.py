@@ -22,6 +22,7 @@ from pytrace.engine import loading
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.spans.reader import MOST_CANDIDATES
+from pytrace.storage.question_hashes import question_hash
 from pytrace.triples.graph import TripleStore
 
 QUESTION = "In which town was the founder of Orrin Head born?"
@@ -272,6 +273,40 @@ def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path
     status, _, errors = run("eval", "rag:top=3", "--data", questions)
     assert status == 2
     assert "'top=3' of rag is not name=value" in errors
+
+
+def test_eval_names_mixed_readers_and_seen_questions(
+    questions: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = frozenset(question_hash(f"Who founded House {number}?") for number in (0, 1, 3))
+    monkeypatch.setattr("pytrace.evaluation.scores.seen_questions.extractor_questions", lambda: known)
+    arguments = ("rag", "bm25:top=1", "--data", questions, "--limit", 4)
+    status, output, _ = run("eval", *arguments, "--out", tmp_path / "run")
+    assert status == 0
+    lines = output.splitlines()
+    assert lines[1] == (
+        "3 of 4 questions were used to train the answer extractor's weights; figures of the 1 unseen question are shown next to "
+        "those of all"
+    )
+    assert "EM UNSEEN" in output
+    assert "READER" not in output
+    # A run that goes on with more methods and questions has all of them in its report.
+    more = ("rag", "cot", "--data", questions, "--out", tmp_path / "run", "--resume")
+    assert run("eval", *more)[0] == 0
+    told = json.loads(run("report", tmp_path / "run", "--json")[1])
+    assert [one["method"] for one in told["methods"]] == ["rag", "bm25:top=1", "cot"]
+    assert (told["questions"], told["unseen"]) == (6, 3)
+    assert [one["unseen"]["n"] for one in told["methods"]] == [3, 1, 3]
+    assert [one["reader"]["reading"] for one in told["methods"]] == ["span", "span", "thoughts"]
+    assert [(one["name"], one["methods"], one["seen"]) for one in told["learned"]] == [
+        ("answer extractor", ["rag", "bm25:top=1"], 3)
+    ]
+    assert [one["readers_differ"] for one in told["comparisons"]] == [False, True]
+    assert "learned from" not in told["notes"]
+    assert "(rag, bm25:top=1: span, 4 demonstrations; cot: thoughts, 3 demonstrations)" in told["notices"][0]
+    # Nothing that was learned is in use where all write freely.
+    _, output, _ = run("eval", *arguments, "--set", "reading=free")
+    assert not any(word in output for word in ("train", "UNSEEN", "READER"))
 
 
 def test_gold_reads_the_supporting_documents_and_no_others(questions: Path, run: Run, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from pytrace.engine.loading import Engine
 from pytrace.engine.shards import Shards
 from pytrace.evaluation.data.indexed_questions import index_settings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.retrieval.hops.weights import load_weights, save_weights
+from pytrace.retrieval.hops.weights import learned_questions, load_weights, save_weights
 from pytrace.retrieval.passages import PassageIndex
+from pytrace.storage.question_hashes import question_hash
 
 Run = Callable[..., tuple[int, str, str]]
 _HEADS = ("--set", "unit=triple", "--set", "extraction=phrases", "--set", "heads=open")
@@ -412,6 +413,19 @@ def test_weights_are_learned_for_an_index_and_kept_if_they_are_better(tmp_path: 
     assert told["questions"] == 24
     assert told["kept"] == (sum(told["own"]) > sum(told["shipped"])) == (index / "weights.json").is_file()
     assert sum(told["own"]) >= sum(told["shipped"])
+    assert told["kept"]
+    # What was learned from is known: these questions, and those of the shipped weights, from which the learning starts.
+    learned = learned_questions(index)
+    assert learned == {question_hash(question["question"]) for question in questions} | learned_questions()
+    listed = index / "weights.questions.json"
+    content = listed.read_bytes()
+    listed.write_bytes(content.replace(b'"made_by"', b'"by"'))
+    status, _, errors = run("index", "verify", index)
+    assert status == 2
+    assert f"{listed}: is not a list of question hashes" in errors
+    assert "pytrace index learn" in errors
+    listed.write_bytes(content)
+    assert run("index", "verify", index)[0] == 0
     # A broken file is told, and one that is gone leaves the shipped weights.
     (index / "weights.json").write_text("{}")
     status, _, errors = run("search", QUESTION, "--index", index)
@@ -440,7 +454,7 @@ def test_what_is_not_a_part_stays_where_parts_were(tmp_path: Path) -> None:
 def test_a_run_with_other_weights_is_another_run(index: Path) -> None:
     with closing(Corpus.open(index)) as corpus:
         before = index_settings(corpus, 5)
-        save_weights(index, msgspec.structs.replace(load_weights(), surest=0.5))
+        save_weights(index, msgspec.structs.replace(load_weights(), surest=0.5), [])
         assert load_weights(index).surest == 0.5
         after = index_settings(corpus, 5)
     assert before["sha256"] != after["sha256"]

@@ -11,6 +11,7 @@ import pytest
 from pytrace import cli
 from pytrace.cli import common
 from pytrace.engine import loading
+from pytrace.methods.abilities import CAPABLE
 from pytrace.models.scripted import HashEncoder
 from tests.remote_servers import llama_server
 from tests.server_double import double
@@ -23,6 +24,7 @@ ROWS = [
 FEW = ["unit=sentence", "candidates=2", "demonstrations=1", "length=1", "chains=1", "reader_demonstrations=0"]
 SETTINGS = [word for setting in FEW for word in ("--set", setting)]
 
+MEASURED = vars(loading.Engine)["abilities"]
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -37,6 +39,7 @@ def docs(tmp_path: Path) -> Path:
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, with an encoder that needs no file."""
     monkeypatch.setattr(loading.Engine, "encoder", HashEncoder())
+    monkeypatch.setattr(loading.Engine, "abilities", CAPABLE)
     monkeypatch.delenv("PYTRACE_DEBUG", raising=False)
     monkeypatch.delenv("PYTRACE_API_KEY", raising=False)
 
@@ -121,6 +124,22 @@ def test_what_cannot_be_is_refused_in_one_sentence(run: Run, docs: Path, url: st
     status, errors = ask("--llm", url, "--llm-model", "other")
     assert status == 2
     assert "no model 'other', but:" in errors
+
+
+@pytest.mark.filterwarnings("default:testing how well")
+@pytest.mark.parametrize("logprobs", [True, False])
+def test_what_a_server_s_model_can_do_is_tested_once(
+    run: Run, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logprobs: bool
+) -> None:
+    monkeypatch.setattr(loading.Engine, "abilities", MEASURED)
+    monkeypatch.setenv("PYTRACE_HOME", str(tmp_path / "home"))
+    with double("openai", logprobs=logprobs) as server:
+        said = []
+        for _ in range(2):
+            status, _, errors = run("ask", QUESTION, "--docs", docs, "--llm", server.url, "--method", "trace", "--json")
+            assert status == 0, errors
+            said.append(errors.count("testing how well"))
+    assert said == [2, 0]
 
 
 def test_a_server_without_log_probabilities_needs_the_black_box_and_gets_by_with_it(run: Run, docs: Path) -> None:

@@ -126,7 +126,7 @@ def test_training_leaves_a_generator_that_the_engine_runs_and_a_report(trained: 
     out, told = trained
     assert {path.name for path in out.iterdir()} == {
         "query-generator.gguf", "query-generator.gguf.sha256", "recipe.json", "held-out.jsonl", "report.json",
-        "tokenizer.json", "checkpoints",
+        "query-generator.questions.json", "tokenizer.json", "checkpoints",
     }  # fmt: skip
     assert json.loads((out / "report.json").read_text()) == told
     assert json.loads((out / "recipe.json").read_text()) == told["recipe"]

@@ -12,13 +12,13 @@ import warnings
 from pathlib import Path
 
 import pytest
+from pytrace.engine.asking import read_corpus, read_questions
 
 import pytrace
 from pytrace.cli import common
 from pytrace.cli.commands import Command, click_command
 from pytrace.cli.shared_options import MODELS
 from pytrace.engine import loading
-from pytrace.engine.asking import read_corpus, read_questions
 from pytrace.errors import DataError, InputError, ModelFileError
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -168,7 +168,7 @@ def test_importing_the_package_loads_no_library() -> None:
 def test_a_large_language_model_with_the_tiny_encoder_gets_one_line_of_advice(
     monkeypatch: pytest.MonkeyPatch, encoder: str, advised: bool
 ) -> None:
-    monkeypatch.setattr(loading, "_LARGE", 100_000_000)
+    monkeypatch.setattr(loading, "LARGE", 100_000_000)
     engine = pytrace.load("tiny", encoder=encoder, threads=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -16,6 +16,7 @@ from pytrace import cli
 from pytrace.cli import common
 from pytrace.engine import loading
 from pytrace.errors import InputError
+from pytrace.methods.abilities import CAPABLE, UNABLE
 from pytrace.methods.catalog import METHODS, default_settings, make_method, method_settings, parse_method
 from pytrace.methods.trace.ranker import READ_ANEW, Ranker, TripleIndex
 from pytrace.methods.trace.selector import ChunkedSelector, Demonstrations, LetterSelector, Step
@@ -28,8 +29,6 @@ from pytrace.triples.graph import TripleStore
 from tests.methods.test_trace import DOCUMENTS, FERRY, FOUNDER, OBSERVATORY, QUESTION, script
 
 PAGE = Path(__file__).parents[2] / "docs" / "ablations.md"
-# Not one of the small models, so that the defaults are the paper's.
-LLM = "some.gguf"
 
 
 class Asked(ScriptedModel):
@@ -61,7 +60,7 @@ class Counting(HashEncoder):
 def ask(method: str, documents: Sequence[Document] = DOCUMENTS) -> tuple[Answer, Asked, Counting]:
     """Ask one question as `pytrace eval METHOD` does, with the paper's defaults."""
     model, encoder = Asked(), Counting()
-    (answer,) = make_method(method, model, lambda: encoder, LLM).answer([QUESTION], [documents])
+    (answer,) = make_method(method, model, lambda: encoder, CAPABLE).answer([QUESTION], [documents])
     return answer, model, encoder
 
 
@@ -100,16 +99,16 @@ def test_sentences_or_documents_take_the_place_of_triples(method: str) -> None:
 
 
 def test_a_unit_other_than_the_graph_s_is_refused(tmp_path: Path) -> None:
-    maker = make_method("trace", Asked(), Counting, LLM)
+    maker = make_method("trace", Asked(), Counting, CAPABLE)
     with TripleStore.open(tmp_path / "triples", recipe=maker.extractor.recipe) as graph:  # type: ignore[attr-defined]
         for method in ("trace:unit=sentence", "trace-doc:unit=document", "top-triples:unit=sentence"):
             with pytest.raises(InputError, match=f"{method} was told unit=.*the units are the graph's"):
-                make_method(method, Asked(), Counting, LLM, graph=graph)
+                make_method(method, Asked(), Counting, CAPABLE, graph=graph)
         with pytest.raises(InputError, match="was told unit=document"):
-            make_method("trace", Asked(), Counting, LLM, ["unit=document"], graph=graph)
+            make_method("trace", Asked(), Counting, CAPABLE, ["unit=document"], graph=graph)
         # What nobody said may differ: the tiny profile's unit is the sentence, and the graph's own are taken.
-        make_method("trace", Asked(), Counting, "tiny", graph=graph)
-        make_method("trace:unit=triple", Asked(), Counting, "tiny", graph=graph)
+        make_method("trace", Asked(), Counting, UNABLE, graph=graph)
+        make_method("trace:unit=triple", Asked(), Counting, UNABLE, graph=graph)
 
 
 # The ranker
@@ -174,7 +173,7 @@ class Reading:
 def test_a_cross_encoder_reads_the_nearest_triples_anew_with_question_and_chain() -> None:
     model, reading = Asked(), Reading()
     method = make_method(
-        "trace:ranker=cross-encoder,candidates=1,length=2", model, Counting, LLM, cross_encoder=lambda: reading
+        "trace:ranker=cross-encoder,candidates=1,length=2", model, Counting, CAPABLE, cross_encoder=lambda: reading
     )
     method.select([QUESTION], [DOCUMENTS])
     # Four times as many as are offered are read, and the longest is.
@@ -184,7 +183,7 @@ def test_a_cross_encoder_reads_the_nearest_triples_anew_with_question_and_chain(
     then = {query for query, _ in reading.pairs} - {QUESTION}
     assert then == {f"{QUESTION} {max(first, key=len)}"}
     with pytest.raises(InputError, match="none was named; give --cross-encoder"):
-        make_method("trace:ranker=cross-encoder", model, Counting, LLM)
+        make_method("trace:ranker=cross-encoder", model, Counting, CAPABLE)
 
 
 def test_new_documents_is_heeded_without_the_ranker_too() -> None:
@@ -384,7 +383,7 @@ def test_a_bi_encoder_may_rank_whole_documents_in_place_of_sentences() -> None:
     for whole in (False, True):
         encoder = Counting()
         made = make_method(
-            f"dense:top=1,whole_documents={str(whole).lower()}", Asked(), lambda given=encoder: given, LLM
+            f"dense:top=1,whole_documents={str(whole).lower()}", Asked(), lambda given=encoder: given, CAPABLE
         )
         (answer,) = made.answer([question], [[long, short]])
         found[whole] = answer.evidence.document_ids
@@ -438,8 +437,8 @@ def test_every_method_and_setting_of_the_page_is_one() -> None:
     named = named_methods()
     assert len(named) > 40
     for one in named:
-        method_settings(parse_method(one), LLM)
-    known = set().union(*(default_settings(method, LLM).__struct_fields__ for method in METHODS))
+        method_settings(parse_method(one), CAPABLE)
+    known = set().union(*(default_settings(method, CAPABLE).__struct_fields__ for method in METHODS))
     for one in re.findall(r"`([a-z_]+)(?:=[a-z-]+)?`", sentences_of_page()):
         assert one in known | set(METHODS), one
 
@@ -456,6 +455,7 @@ def test_the_command_line_evaluates_every_ablation_of_the_page(
 ) -> None:
     monkeypatch.setattr(loading.Engine, "model", ScriptedModel(script))
     monkeypatch.setattr(loading.Engine, "encoder", HashEncoder(dimension=4096))
+    monkeypatch.setattr(loading.Engine, "abilities", CAPABLE)
     row = {
         "_id": "q",
         "question": QUESTION,
@@ -466,7 +466,7 @@ def test_the_command_line_evaluates_every_ablation_of_the_page(
     data = tmp_path / "questions.json"
     data.write_text(json.dumps([row]), encoding="utf-8")
     methods = [one for one in named_methods() if not one.startswith(("cross-encoder", "cok"))]
-    status = common.run(cli.program, ["eval", *methods, "--data", str(data), "--llm", LLM, "--json"])
+    status = common.run(cli.program, ["eval", *methods, "--data", str(data), "--json"])
     told = json.loads(capfd.readouterr().out)
     assert status == 0
     assert [one["method"] for one in told["methods"]] == methods

@@ -17,6 +17,7 @@ from pytrace.errors import InputError
 from pytrace.kg.knowledge import Knowledge
 from pytrace.kg.linking import EntityLinker
 from pytrace.kg.queries.few_shot import FewShotGenerator
+from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
 from pytrace.methods.catalog import (
     METHODS,
     MethodName,
@@ -56,11 +57,11 @@ class Lengths:
         return np.array([len(passage) for _, passage in pairs], dtype=np.float32)
 
 
-@pytest.mark.parametrize("llm", ["tiny", "some.gguf"])
+@pytest.mark.parametrize("abilities", [UNABLE, CAPABLE])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_answers_every_question_under_its_own_name(method: str, llm: str) -> None:
+def test_every_method_answers_every_question_under_its_own_name(method: str, abilities: Abilities) -> None:
     model = ScriptedModel(["<Ada Foah; country; Ghana>", "Ghana"])
-    made = make_method(method, model, HashEncoder, llm, [], knowledge=towns(model), cross_encoder=Lengths)
+    made = make_method(method, model, HashEncoder, abilities, [], knowledge=towns(model), cross_encoder=Lengths)
     answers = made.answer(QUESTIONS, [DOCUMENTS, DOCUMENTS])
     assert [answer.question for answer in answers] == QUESTIONS
     for answer in answers:
@@ -74,7 +75,7 @@ def test_every_method_answers_every_question_under_its_own_name(method: str, llm
 @pytest.mark.parametrize("method", METHODS)
 def test_no_document_at_all_is_never_a_crash(method: str) -> None:
     model = ScriptedModel(["Ghana"])
-    made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=Lengths)
+    made = make_method(method, model, HashEncoder, UNABLE, [], knowledge=towns(model), cross_encoder=Lengths)
     (answer,) = made.answer(QUESTIONS[:1], [[]])
     assert answer.text or answer.notes
     with pytest.raises(InputError, match="question 1 of 1 is empty"):
@@ -84,14 +85,14 @@ def test_no_document_at_all_is_never_a_crash(method: str) -> None:
 def test_methods_that_need_no_documents_do_not_say_that_evidence_is_missing() -> None:
     for method in sorted(name for name, row in METHODS.items() if not row.needs):
         model = ScriptedModel(["Ada Foah is in Ghana."])
-        made = make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model))
+        made = make_method(method, model, HashEncoder, UNABLE, [], knowledge=towns(model))
         (answer,) = made.answer(QUESTIONS[:1], [[]])
         assert answer.text, method
 
 
 def test_a_method_that_asks_a_knowledge_base_is_refused_without_one() -> None:
     with pytest.raises(InputError, match="cok asks a knowledge base, and there is none; give --kb"):
-        make_method("cok", ScriptedModel(["x"]), HashEncoder, "tiny", [])
+        make_method("cok", ScriptedModel(["x"]), HashEncoder, UNABLE, [])
 
 
 def test_an_encoder_is_asked_for_only_where_it_is_needed() -> None:
@@ -99,7 +100,7 @@ def test_an_encoder_is_asked_for_only_where_it_is_needed() -> None:
         raise AssertionError
 
     for method in ("rag", "bm25", "cross-encoder"):
-        made = make_method(method, ScriptedModel(["x"]), unwanted, "tiny", [], cross_encoder=Lengths)
+        made = make_method(method, ScriptedModel(["x"]), unwanted, UNABLE, [], cross_encoder=Lengths)
         made.answer(QUESTIONS, [DOCUMENTS] * 2)
 
 
@@ -110,16 +111,16 @@ def test_a_cross_encoder_is_asked_for_only_by_its_method() -> None:
     for method in METHODS:
         if method != "cross-encoder":
             model = ScriptedModel(["x"])
-            make_method(method, model, HashEncoder, "tiny", [], knowledge=towns(model), cross_encoder=unwanted)
+            make_method(method, model, HashEncoder, UNABLE, [], knowledge=towns(model), cross_encoder=unwanted)
 
 
 def test_settings_behind_a_colon_are_part_of_the_name_and_win() -> None:
     named = parse_method(" scope-coe: cover=exact , top=3 ")
     assert named == MethodName("scope-coe", ("cover=exact", "top=3"))
     assert named.label == "scope-coe:cover=exact,top=3"
-    settings = method_settings(named, "tiny", ["top=9", "pool=4"])
+    settings = method_settings(named, UNABLE, ["top=9", "pool=4"])
     assert (settings.cover, settings.top, settings.pool) == ("exact", 3, 4)  # type: ignore[attr-defined]
-    made = make_method("dense:top=1", ScriptedModel(["x"]), HashEncoder, "tiny", [])
+    made = make_method("dense:top=1", ScriptedModel(["x"]), HashEncoder, UNABLE, [])
     (answer,) = made.answer(QUESTIONS[:1], [DOCUMENTS])
     assert (answer.method, answer.evidence.document_ids) == ("dense:top=1", ("1",))
 
@@ -140,16 +141,16 @@ def test_names_that_are_none_are_refused(text: str, said: str) -> None:
 
 def test_each_method_gets_the_settings_that_it_has() -> None:
     methods = [parse_method(name) for name in ("ks-llm", "dense", "rag")]
-    own = check_overrides(methods, "tiny", ["sentences=3", "top=2", "reader_demonstrations=1"])
+    own = check_overrides(methods, ["sentences=3", "top=2", "reader_demonstrations=1"])
     assert own == {
         "ks-llm": ("sentences=3", "reader_demonstrations=1"),
         "dense": ("top=2", "reader_demonstrations=1"),
         "rag": ("reader_demonstrations=1",),
     }
     with pytest.raises(InputError, match=r"'chains=3' is not name=value with a name among those of ks-llm, dense, rag"):
-        check_overrides(methods, "tiny", ["chains=3"])
+        check_overrides(methods, ["chains=3"])
     with pytest.raises(InputError, match="a setting of dense cannot be used: Expected `int` >= 1"):
-        check_overrides(methods, "tiny", ["top=0"])
+        check_overrides(methods, ["top=0"])
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", "1e300", "99999999999999999999", "9" * 5_000])
@@ -163,24 +164,24 @@ def test_no_setting_takes_a_number_without_bounds(value: str) -> None:
     assert ("trace", "link_weight") in numbers
     for method, name in numbers:
         with pytest.raises(InputError, match=f"setting (of {method}|{name} of {method}) ") as told:
-            method_settings(method, "tiny", [f"{name}={value}"])
+            method_settings(method, UNABLE, [f"{name}={value}"])
         assert len(str(told.value)) < 400
         assert "\n" not in str(told.value)
 
 
 def test_none_is_a_value_only_where_a_setting_may_be_none() -> None:
-    assert method_settings("cot", "tiny", ["context=none"]).context == "none"  # type: ignore[attr-defined]
-    assert method_settings("trace", "tiny", ["reader_documents=none"]).reader_documents is None  # type: ignore[attr-defined]
-    assert method_settings("trace-doc", "some.gguf") == TraceSettings(reader="document")
+    assert method_settings("cot", UNABLE, ["context=none"]).context == "none"  # type: ignore[attr-defined]
+    assert method_settings("trace", UNABLE, ["reader_documents=none"]).reader_documents is None  # type: ignore[attr-defined]
+    assert method_settings("trace-doc", CAPABLE) == TraceSettings(reader="document")
 
 
 def test_small_models_have_settings_of_their_own_and_others_the_papers() -> None:
-    assert default_settings("scope-coe", "tiny").judge == "text"  # type: ignore[attr-defined]
-    paper = default_settings("scope-coe", "some.gguf")
+    assert default_settings("scope-coe", UNABLE).judge == "text"  # type: ignore[attr-defined]
+    paper = default_settings("scope-coe", CAPABLE)
     assert (paper.judge, paper.cover, paper.recheck, paper.top) == ("model", "greedy", False, 5)  # type: ignore[attr-defined]
-    ks = default_settings("ks-llm", "some.gguf")
+    ks = default_settings("ks-llm", CAPABLE)
     assert (ks.sentences, ks.document_tokens, ks.reader_demonstrations) == (2, 300, 0)  # type: ignore[attr-defined]
-    thoughts = default_settings("cot-sc", "some.gguf")
+    thoughts = default_settings("cot-sc", CAPABLE)
     assert (thoughts.samples, thoughts.temperature) == (5, 0.7)  # type: ignore[attr-defined]
 
 

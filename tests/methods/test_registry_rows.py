@@ -14,10 +14,10 @@ from click.testing import CliRunner
 import pytrace
 from pytrace.cli import program
 from pytrace.errors import InputError, ModelFileError
-from pytrace.methods.base import METHODS, Count, Method, MethodRow, Selected, Stages, choice, register
+from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
+from pytrace.methods.base import METHODS, Count, Method, MethodRow, Replacement, Selected, Stages, choice, register
 from pytrace.methods.baselines import Rag
-from pytrace.methods.catalog import make_method
-from pytrace.methods.cot.thinking import ThoughtSettings
+from pytrace.methods.catalog import default_settings, make_method, method_settings, substitutions
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel, deferred
 from pytrace.models.scripted import HashEncoder, ScriptedModel
@@ -54,7 +54,7 @@ ROW = MethodRow(
     "the first documents",
     Toy,
     ToySettings(),
-    ToySettings(reader_demonstrations=4),
+    (Replacement("letters", ("first=2",), "two documents instead of one"),),
     space=(choice("first", 1, 2),),
 )
 
@@ -68,11 +68,21 @@ def toy() -> Iterator[None]:
 
 @pytest.mark.usefixtures("toy")
 def test_a_registered_method_selects_and_answers() -> None:
-    method = make_method("toy:first=2", ScriptedModel(["Ghana"]), HashEncoder, "some.gguf")
+    method = make_method("toy:first=2", ScriptedModel(["Ghana"]), HashEncoder, CAPABLE)
     (evidence,) = method.select(["Where is Ada Foah?"], [DOCUMENTS])
     assert evidence.document_ids == ("1", "2")
     (answer,) = method.answer(["Where is Ada Foah?"], [DOCUMENTS])
     assert (answer.text, answer.method, answer.evidence) == ("Ghana", "toy:first=2", evidence)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_part_is_replaced_where_the_model_lacks_the_ability_and_the_user_did_not_choose() -> None:
+    without = Abilities(letters=False)
+    assert (default_settings("toy", CAPABLE).first, default_settings("toy", without).first) == (1, 2)
+    assert substitutions("toy", CAPABLE) == ()
+    assert substitutions("toy", without) == ("two documents instead of one",)
+    assert method_settings("toy:first=3", without).first == 3
+    assert substitutions("toy:first=3", without) == substitutions("toy", without, ["first=3"]) == ()
 
 
 @pytest.mark.models
@@ -125,7 +135,8 @@ class NoVerbs(Method):
         ({"name": "trace"}, "the name is taken by Trace"),
         ({"name": "Two Words"}, "lower-case letters"),
         ({"summary": " "}, "no summary"),
-        ({"small": ThoughtSettings()}, "settings are ToySettings, but those for small models ThoughtSettings"),
+        ({"replacements": (Replacement("luck", ("first=2",)),)}, "there is no ability 'luck'; use logits, letters"),
+        ({"replacements": (Replacement("letters", ("last=2",)),)}, "'last=2' of toy is not name=value"),
         ({"method": NoVerbs}, "no class with the verbs select and answer"),
         ({"method": ToySettings}, "no class with the verbs"),
         ({"needs": frozenset({"luck"})}, "nothing is known of luck"),
@@ -157,7 +168,7 @@ def test_selection_by_the_encoder_alone_never_loads_a_language_model(method: str
     def missing() -> LanguageModel:
         raise ModelFileError(f"there is no {tmp_path / 'missing.gguf'}")
 
-    made = make_method(method, deferred(missing), HashEncoder, "tiny")
+    made = make_method(method, deferred(missing), HashEncoder, UNABLE)
     (evidence,) = made.select(["In which country is Ada Foah?"], [DOCUMENTS])
     assert evidence.context
     with pytest.raises(ModelFileError, match=r"missing\.gguf"):
@@ -166,13 +177,13 @@ def test_selection_by_the_encoder_alone_never_loads_a_language_model(method: str
 
 def test_another_model_may_read() -> None:
     selector, reader = ScriptedModel(["Togo"]), ScriptedModel(["Ghana"])
-    made = make_method("trace:reading=free", selector, HashEncoder, "tiny", reader=reader)
+    made = make_method("trace:reading=free", selector, HashEncoder, UNABLE, reader=reader)
     (answer,) = made.answer(["In which country is Ada Foah?"], [DOCUMENTS])
     assert answer.text == "Ghana"
     assert answer.usage["read"].calls == reader.usage.calls == 1
     assert selector.usage.calls == 0
     with pytest.raises(InputError, match="cot has no reader apart from its model"):
-        make_method("cot", selector, HashEncoder, "tiny", reader=reader)
+        make_method("cot", selector, HashEncoder, UNABLE, reader=reader)
 
 
 def test_the_front_door_exports_what_it_says() -> None:

@@ -44,7 +44,7 @@ def corpus(tmp_path: Path) -> Iterator[Corpus]:
 
 def method(corpus: Corpus, name: str, said: Any, *, where: Sequence[str] = ()) -> Method:
     search = corpus.finder(Models(), where=where)
-    return make_method(name, ScriptedModel(said), lambda: ENCODER, "other", search=search)
+    return make_method(name, ScriptedModel(said), lambda: ENCODER, search=search)
 
 
 @pytest.mark.parametrize("name", ["dense", "bm25", "rrf"])

@@ -9,6 +9,7 @@ import pytest
 
 from examples import peers
 from pytrace.errors import InputError, ModelError
+from pytrace.methods.abilities import UNABLE
 from pytrace.methods.baselines import RetrievalSettings
 from pytrace.methods.catalog import add_system, make_method, method_row
 from pytrace.methods.systems import System
@@ -130,7 +131,7 @@ def test_a_system_is_known_once_it_was_added_and_never_by_name_alone():
     named = add_system("tests.methods.test_systems:backwards:top=1")
     assert named.label == "tests.methods.test_systems.backwards:top=1"
     model = ScriptedModel(lambda _: "x")
-    method = make_method(named, model, lambda: None, "tiny")
+    method = make_method(named, model, lambda: None, UNABLE)
     assert method.select([QUESTION], [DOCUMENTS])[0].document_ids == ("keta",)
     assert method.name == named.label
     for wrong, message in (
@@ -144,7 +145,7 @@ def test_a_system_is_known_once_it_was_added_and_never_by_name_alone():
         with pytest.raises(InputError, match=message):
             add_system(wrong)
     with pytest.raises(InputError, match="the setting 'no=1'"):
-        make_method(add_system("tests.methods.test_systems:backwards:no=1"), model, lambda: None, "tiny")
+        make_method(add_system("tests.methods.test_systems:backwards:no=1"), model, lambda: None, UNABLE)
 
 
 @pytest.mark.models

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from pytrace.errors import InputError, StoreError
+from pytrace.methods.abilities import CAPABLE, UNABLE
 from pytrace.methods.catalog import make_method, method_settings
 from pytrace.methods.trace.top_triples import TopTriples, TopTriplesSettings
-from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings
+from pytrace.methods.trace.trace import Trace, TraceSettings
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Document, Usage
 from pytrace.triples.graph import TripleStore
@@ -141,12 +142,12 @@ def test_settings_have_the_paper_s_defaults_and_those_of_trace() -> None:
     assert mine.top == 10
     for name in set(mine.__struct_fields__) - {"top"}:
         assert getattr(mine, name) == getattr(its, name), name
-    tiny = method_settings("top-triples", "tiny", ["top=20"])
+    tiny, its = (method_settings(name, UNABLE) for name in ("top-triples", "trace"))
     for name in set(mine.__struct_fields__) - {"top"}:
-        assert getattr(tiny, name) == getattr(SMALL, name), name
-    made = make_method("top-triples:top=1", model(), lambda: ENCODER, "some.gguf", [])
+        assert getattr(tiny, name) == getattr(its, name), name
+    made = make_method("top-triples:top=1", model(), lambda: ENCODER, CAPABLE, [])
     (answer,) = made.answer([QUESTION], [DOCUMENTS])
     assert (answer.method, len(answer.evidence.context)) == ("top-triples:top=1", 1)
     for wrong in ("top=0", "chains=2"):
         with pytest.raises(InputError):
-            method_settings("top-triples", "tiny", [wrong])
+            method_settings("top-triples", UNABLE, [wrong])

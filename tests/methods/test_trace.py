@@ -11,10 +11,11 @@ import pytest
 
 from pytrace.documents import read_documents
 from pytrace.errors import InputError, LogitsUnavailableError, StoreError
+from pytrace.methods.abilities import CAPABLE, UNABLE
 from pytrace.methods.baselines import Rag
 from pytrace.methods.catalog import method_settings
 from pytrace.methods.trace.selector import BlackBoxSelector, LetterSelector, RankerSelector, TextSelector
-from pytrace.methods.trace.trace import SMALL, Trace, TraceSettings, make_selector
+from pytrace.methods.trace.trace import Trace, TraceSettings, make_selector
 from pytrace.methods.trace.triple_method import make_extractor
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Document, TextUnit, Triple, Usage
@@ -283,10 +284,10 @@ def test_the_defaults_are_the_paper_s() -> None:
 
 def test_profiles_and_overrides_make_settings() -> None:
     for method in ("trace", "trace-doc"):
-        assert method_settings(method, "tiny").scoring == SMALL.scoring
-        assert method_settings(method, "some.gguf").reader == ("document" if method == "trace-doc" else "triple")
+        assert method_settings(method, UNABLE).scoring == "ranker"
+        assert method_settings(method, CAPABLE).reader == ("document" if method == "trace-doc" else "triple")
     changed = method_settings(
-        "trace", "tiny", ["unit=sentence", "stop-bias= -1.5", "adaptive=false", "reader_documents=none"]
+        "trace", UNABLE, ["unit=sentence", "stop-bias= -1.5", "adaptive=false", "reader_documents=none"]
     )
     assert (changed.unit, changed.stop_bias, changed.adaptive, changed.reader_documents) == (
         "sentence",
@@ -294,7 +295,7 @@ def test_profiles_and_overrides_make_settings() -> None:
         False,
         None,
     )
-    assert method_settings("trace", "tiny", ["reader_documents=3"]).reader_documents == 3
+    assert method_settings("trace", UNABLE, ["reader_documents=3"]).reader_documents == 3
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_profiles_and_overrides_make_settings() -> None:
 )
 def test_settings_that_cannot_be_are_refused(override: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        method_settings("trace", "tiny", [override])
+        method_settings("trace", UNABLE, [override])
 
 
 @pytest.mark.models
@@ -330,7 +331,7 @@ def test_the_tiny_models_answer_a_question_of_the_examples(tiny_models: dict[str
     assert len(documents) == 3
     tiny = LlamaCppModel(tiny_models["language-model"], name="tiny", context=2048)
     settings = method_settings(
-        "trace", "tiny", ["unit=sentence", "scoring=pmi", "candidates=4", "demonstrations=1", "beams=2"]
+        "trace", UNABLE, ["unit=sentence", "scoring=pmi", "candidates=4", "demonstrations=1", "beams=2"]
     )
     (answer,) = Trace(tiny, OnnxEncoder(tiny_models["encoder"]), settings).answer([asked["question"]], [documents])
     by_id = {document.id: document for document in documents}

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from pytrace.cli import program
 from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, ModelFileError
+from pytrace.methods.abilities import UNABLE
 from pytrace.methods.catalog import make_method
 from pytrace.methods.ranking import rank_by_cross_encoder
 from pytrace.models.encoders.cross_encoder import CrossEncoder, OnnxCrossEncoder
@@ -528,7 +529,7 @@ def test_scores_of_another_shape_or_none_at_all_are_refused() -> None:
 
 def test_the_reader_sees_the_documents_that_the_cross_encoder_puts_first() -> None:
     reader, model = ScriptedModel(["noon"]), Shared()
-    made = make_method("cross-encoder:top=1", reader, HashEncoder, "tiny", [], cross_encoder=lambda: model)
+    made = make_method("cross-encoder:top=1", reader, HashEncoder, UNABLE, [], cross_encoder=lambda: model)
     first, second = made.answer(["When leaves the ferry?", "What is baked?"], [[BAKERY, FERRY], [BAKERY, FERRY]])
     assert (first.method, first.evidence.document_ids) == ("cross-encoder:top=1", ("ferry",))
     assert second.evidence.document_ids == ("bakery",)
@@ -543,7 +544,7 @@ def test_the_method_is_refused_without_a_cross_encoder() -> None:
     with pytest.raises(
         InputError, match="read question and passage together, but none was named; give --cross-encoder"
     ):
-        make_method("cross-encoder", ScriptedModel(["x"]), HashEncoder, "tiny", [])
+        make_method("cross-encoder", ScriptedModel(["x"]), HashEncoder, UNABLE, [])
 
 
 def test_the_command_line_ranks_with_the_model_of_its_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,11 +70,11 @@ def test_a_damaged_record_of_hashes_costs_only_time(catalog: Path) -> None:
 
 
 @pytest.mark.models
-def test_the_tiny_model_has_its_settings_by_name_and_by_path(tmp_path: Path) -> None:
+def test_the_tiny_model_has_its_settings_by_name_by_path_and_by_folder(tmp_path: Path) -> None:
     link = tmp_path / "model.gguf"
     link.symlink_to(registry.resolve("tiny", "language-model"))
-    by_path, by_name = Engine(llm=str(link)), Engine()
-    assert by_path.settings_name == "smollm2-135m"
-    for method in ("trace", "ks-llm", "scope-coe", "rag"):
-        assert default_settings(method, by_path.settings_name) == default_settings(method, by_name.settings_name)
-    assert by_path.method("trace").settings == by_name.method("trace").settings  # type: ignore[attr-defined]
+    by_name = Engine()
+    for by_path in (Engine(llm=str(link)), Engine(llm=str(tmp_path))):
+        for method in ("trace", "ks-llm", "scope-coe", "rag"):
+            assert default_settings(method, by_path.abilities) == default_settings(method, by_name.abilities)
+        assert by_path.method("trace").settings == by_name.method("trace").settings  # type: ignore[attr-defined]

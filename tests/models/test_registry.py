@@ -424,7 +424,8 @@ def test_a_name_wins_over_a_file_and_dot_slash_means_the_file(world: World, monk
         ),
         ("paper", "encoder", "profile 'paper' has no encoder; .*optimum-cli"),
         ("text", "language-model", "is no GGUF file"),
-        ("empty", "language-model", "has 0 GGUF files; name the one to use"),
+        ("empty", "language-model", "the folder 'empty' has no GGUF file; name a model's file, or a folder with one"),
+        ("two", "language-model", r"the folder 'two' has 2 GGUF files \(a.gguf, b.gguf\); name the file to use"),
     ],
 )
 def test_what_cannot_be_resolved_is_told_why(
@@ -433,6 +434,9 @@ def test_what_cannot_be_resolved_is_told_why(
     monkeypatch.chdir(world.files)
     (world.files / "text").write_text("not a model", encoding="utf-8")
     (world.files / "empty").mkdir()
+    (world.files / "two").mkdir()
+    for file in ("b.gguf", "a.gguf"):
+        (world.files / "two" / file).write_bytes(MODEL)
     with pytest.raises(ModelFileError, match=said) as caught:
         registry.resolve(name, role)
     assert caught.value.exit_code == 2

@@ -277,6 +277,7 @@ def test_harm_to_the_rewritten_file_or_its_record_is_told(
     assert not list(home.rglob("own.*.gguf"))
 
 
+@pytest.mark.filterwarnings("ignore:testing how well")
 def test_a_named_model_is_pulled_rewritten_listed_verified_and_undone(
     model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,7 +287,6 @@ def test_a_named_model_is_pulled_rewritten_listed_verified_and_undone(
     (home / "catalog.json").write_text(json.dumps({"models": [described]}), encoding="utf-8")
     speeds(monkeypatch, F16=1.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    monkeypatch.setattr("pytrace.methods.catalog.SMALL_MODELS", {"m"})
 
     def run(*arguments: str) -> Any:
         result = CliRunner().invoke(models_cli.models, [*arguments, "--json"], catch_exceptions=False)
@@ -317,6 +317,7 @@ def test_a_named_model_is_pulled_rewritten_listed_verified_and_undone(
     assert Path(run("path", "m")[0]["path"]).name == "m.gguf"
 
 
+@pytest.mark.filterwarnings("ignore:testing how well")
 def test_the_table_shows_every_format_and_the_reason(own: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike(monkeypatch)
     speeds(monkeypatch, F16=1.0)

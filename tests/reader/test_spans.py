@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import numpy as np
 import pytest
 
-from pytrace.methods.baselines import Rag
-from pytrace.models import registry
-from pytrace.models.language_model import ContinuationScore, LanguageModel
-from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
-from pytrace.reader.answers import Reader, normalise_answer
+from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
 from pytrace.reader.spans.candidates import find_spans, read_entries
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life
 from pytrace.reader.spans.features import candidates, shape_of
+from pytrace.reader.spans.focus import focus_stems
 from pytrace.reader.spans.question import read_question
-from pytrace.reader.spans.reader import MOST_CANDIDATES, MOST_OPENINGS, MOST_TOKENS, SpanReader
-from pytrace.reader.spans.weights import SpanWeights, shipped_weights
+from pytrace.reader.spans.reader import SpanReader
+from pytrace.reader.spans.weights import SpanWeights, learned_questions, shipped_weights
 from pytrace.reader.spans.words import stem, words
 from pytrace.reader.spans.yes_no import yes_features
 from pytrace.records import AnswerPlace, Chain, Document, Evidence, Origin, Triple
@@ -46,23 +43,6 @@ FILMS = (
 
 def entries_of(documents: Sequence[Document]) -> tuple[str, ...]:
     return all_documents(documents).context
-
-
-class Preferring(ScriptedModel):
-    """A model that likes some texts, and all others alike; it counts a token a word."""
-
-    def __init__(self, *liked: str) -> None:
-        super().__init__()
-        self.liked = liked
-        self.hated = -20.0
-        self.asked: list[Sequence[str]] = []
-
-    def _score_continuations(self, _: Any, continuations: Any) -> list[list[ContinuationScore]]:
-        self.asked += continuations
-        return [
-            [ContinuationScore(np.array([-1.0 if text.strip() in self.liked else self.hated])) for text in texts]
-            for texts in continuations
-        ]
 
 
 def texts_of(entries: Sequence[str]) -> list[str]:
@@ -247,71 +227,6 @@ def test_dates_are_compared_as_exactly_as_both_are_told() -> None:
     assert earlier_or_later("Who is older, A or B?", entries) is None
 
 
-def test_the_model_chooses_among_the_likeliest_and_the_answer_has_its_places() -> None:
-    model = Preferring("Greater Accra Region")
-    question = "In which region is the town in which Fort Kongenstein is located?"
-    (reading,) = SpanReader(model).read([question], [all_documents([FORT, TOWN])])
-    assert reading.text == "Greater Accra Region"
-    (unsure,) = SpanReader(Preferring()).read([question], [all_documents([FORT, TOWN])])
-    assert reading.probability is not None
-    assert unsure.probability is not None
-    assert 1 > reading.probability > 0.5 > unsure.probability > 0
-    context = entries_of([FORT, TOWN])
-    assert [context[entry][start:end] for entry, start, end in reading.places] == ["Greater Accra Region"]
-    openings, whole = model.asked[:2]  # of the first reading; there are more candidates than are scored whole
-    assert {" Ghana", " Greater", " Fort", " 1783"} <= set(openings)
-    assert len(set(openings)) == len(openings) <= MOST_OPENINGS
-    assert len(whole) <= MOST_CANDIDATES
-    assert sum(model.count_tokens(text.strip()) + 1 for text in whole) <= MOST_TOKENS
-    assert all(text.startswith(" ") and text.endswith("\n") for text in whole)
-
-
-def test_a_candidate_whose_first_word_the_model_likes_is_scored_whole() -> None:
-    entries = [f"[Town {n}] Old Ada{n} is a port near Foah{n}." for n in range(60)]
-    evidence = Evidence("documents", tuple(entries), ("a",) * len(entries))
-    question = "Which port is it?"
-    model = Preferring()
-    model.context_tokens = 100_000
-    SpanReader(model).read([question], [evidence])
-    openings, whole = model.asked
-    assert len(whole) == MOST_CANDIDATES
-    unseen = next(word for word in openings if not any(text.split()[0] == word.strip() for text in whole))
-    model = Preferring(unseen.strip())
-    model.context_tokens = 100_000
-    model.hated = -100.0
-    SpanReader(model).read([question], [evidence])
-    assert any(text.split()[0] == unseen.strip() for text in model.asked[1])
-
-
-def test_few_candidates_are_all_scored_whole_at_once() -> None:
-    model = Preferring("Tema")
-    (reading,) = SpanReader(model).read(["Where is it?"], [Evidence("documents", ("[Tema] It is a port.",), ("a",))])
-    assert reading.text == "Tema"
-    assert len(model.asked) == 1
-
-
-def test_in_a_chat_no_end_is_scored() -> None:
-    model = Preferring("Tema")
-    model.style = "chat"  # type: ignore[attr-defined]
-    reader = SpanReader(model)
-    entries = entries_of([TOWN])
-    (ranked,) = reader.rank(["Where is it?"], [entries], reader._prompts(["Where is it?"], [all_documents([TOWN])])[1])
-    assert {one.told["end"] for one in ranked} == {0.0}
-    assert not any(text.startswith(" ") or text.endswith("\n") for texts in model.asked for text in texts)
-
-
-def test_yes_and_no_are_asked_for_by_a_question_that_can_have_no_other_answer() -> None:
-    model = Preferring("no")
-    (reading,) = SpanReader(model).read(["Are both films French?"], [all_documents(FILMS)])
-    assert (reading.text, reading.places, set(model.asked[0])) == ("no", (), {" yes\n", " no\n"})
-
-
-def test_of_two_the_dates_decide_before_the_model() -> None:
-    model = Preferring("Ann Reed")
-    (reading,) = SpanReader(model).read(["Who was born first, Ann Reed or Bo Ek?"], [all_documents(FILMS)])
-    assert reading.text == "Bo Ek"
-
-
 @pytest.mark.parametrize(
     ("question", "entries", "told"),
     [
@@ -351,63 +266,6 @@ def test_what_speaks_for_yes(question: str, entries: list[Entry], told: dict[str
     assert yes_features(question, entries) == told
 
 
-def test_of_headings_the_one_that_a_text_stands_below_is_its_title() -> None:
-    question = "Who is older, Ann Reed or Bo Ek?"
-    context = tuple(entry.replace("[", "[Films > People > ", 1) for entry in entries_of(FILMS))
-    (reading,) = SpanReader(Preferring()).read([question], [Evidence("documents", context, ("a",) * len(context))])
-    assert reading.text == "Bo Ek"
-    assert all(context[entry][start:end] == "Bo Ek" for entry, start, end in reading.places)
-    assert reading.places
-
-
-def test_countries_decide_beside_the_model() -> None:
-    for question, answer in (
-        ("Are Ann Reed and Bo Ek from the same country?", "no"),
-        ("Do Ann Reed and Cy Orr have the same nationality?", "yes"),
-    ):
-        documents = [*FILMS, Document("cy", "Cy Orr", ("Cy Orr is a Scottish painter.",))]
-        (reading,) = SpanReader(Preferring()).read([question], [all_documents(documents)])
-        assert (reading.text, reading.places) == (answer, ())
-
-
-def test_without_evidence_the_model_writes_itself() -> None:
-    model = ScriptedModel(["  Lund.\n"])
-    nothing = Evidence("none", (), ())
-    (reading,) = SpanReader(model).read(["Where was Bo Ek born?"], [nothing])
-    assert (reading.text, reading.probability) == ("Lund", None)
-
-
-def test_evidence_without_any_candidate_has_no_answer() -> None:
-    (reading,) = SpanReader(Preferring()).read(["Who is it?"], [Evidence("documents", ("...",), ("a",))])
-    assert (reading.text, reading.probability) == ("", 0.0)
-
-
-def test_of_an_entry_that_was_cut_only_true_places_are_told() -> None:
-    context = ("[Tema] It lies\n in  Ghana. " + "It has a harbour of some size. " * 40,)
-    model = Preferring("Ghana")
-    model.context_tokens = 240
-    (reading,) = SpanReader(model, demonstrations=0).read(
-        ["Where is Tema?"], [Evidence("documents", context, ("tema",))]
-    )
-    assert (reading.text, reading.left_out) == ("Ghana", 1)
-    assert all(context[entry][start:end] == "Ghana" for entry, start, end in reading.places)
-
-
-def test_readers_have_names_and_keep_their_settings_with_another_model() -> None:
-    model: LanguageModel = Preferring("Tema")
-    for reading in get_args(ReaderName):
-        least = 0.0 if reading == "free" else 0.25
-        reader = make_reader(model, ReaderSettings(reading=reading, reader_demonstrations=3, min_confidence=least))
-        other = reader.with_model(Preferring("Ghana"))
-        assert type(other) is type(reader)
-        assert other._settings == reader._settings
-    assert type(make_reader(model, ReaderSettings())) is Reader
-    answer = Rag(model, ReaderSettings(reading="span")).answer(["Where does Ada Foah lie?"], [[TOWN]])[0]
-    assert answer.text == "Tema"
-    assert answer.places == (AnswerPlace("town", 1, 57, 61),)
-    assert TOWN.sentences[1][57:61] == "Tema"
-
-
 def test_places_are_found_in_titles_and_in_documents_that_are_there() -> None:
     evidence = all_documents([FORT, TOWN])
     at = evidence.context[1].index("Ada Foah")
@@ -439,47 +297,98 @@ def test_places_of_a_triple_are_in_the_sentence_that_supports_it_or_the_title() 
     assert answer_places([head, tail], evidence, []) == ()
 
 
+def read_one(question: str, documents: Sequence[Document]) -> Reading:
+    (reading,) = SpanReader(ScriptedModel()).read([question], [all_documents(documents)])
+    return reading
+
+
+def test_an_answer_has_its_places_and_a_probability_and_asks_no_model() -> None:
+    model = ScriptedModel()
+    evidence = all_documents([FORT, TOWN])
+    (reading,) = SpanReader(model).read(["In which year was Fort Kongenstein built?"], [evidence])
+    assert reading.text == "1783"
+    assert reading.probability is not None
+    assert 0 < reading.probability < 1
+    assert all(evidence.context[entry][start:end] == "1783" for entry, start, end in reading.places)
+    assert reading.places
+    assert model.usage.calls == 0
+
+
+def test_yes_and_no_are_answers_to_questions_that_can_have_no_other() -> None:
+    assert read_one("Are both films French?", FILMS).text in ("yes", "no")
+
+
+def test_dates_decide_which_of_two_was_first() -> None:
+    assert read_one("Who was born first, Ann Reed or Bo Ek?", FILMS).text == "Bo Ek"
+    assert read_one("Who was born later, Ann Reed or Bo Ek?", FILMS).text == "Ann Reed"
+
+
+@pytest.mark.parametrize("context", [("...",), ()])
+def test_evidence_without_any_candidate_has_no_answer(context: tuple[str, ...]) -> None:
+    (reading,) = SpanReader(ScriptedModel()).read(
+        ["Who is it?"], [Evidence("documents", context, ("a",) * len(context))]
+    )
+    assert reading.text == ""
+    assert reading.places == ()
+
+
+def test_methods_without_evidence_have_the_model_write() -> None:
+    model = ScriptedModel(("Lund",))
+    (reading,) = SpanReader(model).read(["Where was Bo Ek born?"], [Evidence("none", (), ())])
+    assert (reading.text, reading.probability) == ("Lund", None)
+
+
+def test_a_passage_that_the_search_prefers_is_preferred() -> None:
+    first = Document("a", "Ann Venn", ("Ann Venn was born in Lund in 1901.",))
+    second = Document("b", "Ann Venn", ("Ann Venn was born in Turku in 1901.",))
+    for order, best in (((first, second), "Lund"), ((second, first), "Turku")):
+        evidence = msgspec.structs.replace(
+            all_documents(order), relevance=(0.9, 0.05), signals={"hops": 0.1, "best seed": 1.2}
+        )
+        (reading,) = SpanReader(ScriptedModel()).read(["In which town was Ann Venn born?"], [evidence])
+        assert reading.text == best
+
+
+def test_readers_have_names_and_keep_their_settings_with_another_model() -> None:
+    assert set(get_args(ReaderName)) == {"free", "span"}
+    for name in get_args(ReaderName):
+        reader = make_reader(ScriptedModel(), ReaderSettings(reading=name, reader_demonstrations=3))
+        other = ScriptedModel()
+        changed = reader.with_model(other)
+        assert type(changed) is type(reader)
+        assert changed.model is other
+        assert changed._settings == reader._settings
+
+
+@pytest.mark.parametrize(
+    ("question", "focus"),
+    [
+        ("Who founded the company that owns the Marigold Tern?", {"found", "company"}),
+        ("In which year was the railway opened for which her father worked?", {"year", "railway", "open"}),
+        ("Who wrote the book about the stone of which the tower is built?", {"wrote", "book", "stone", "built"}),
+        ("Wie heißt der Fluss?", {"heißt", "der"}),
+    ],
+)
+def test_the_focus_of_a_question_leaves_out_relative_clauses_and_names(question: str, focus: set[str]) -> None:
+    found = focus_stems(question)
+    assert {stem(word) for word in focus} & found
+    assert not {"marigold", "tern", "father", "tower", "wie", "fluss"} & found
+
+
 def test_the_shipped_weights_weigh_what_is_found() -> None:
     weights = shipped_weights()
-    assert {"log-probability", "end", "tokens"} <= set(weights.choice)
-    assert {"span", "written"} <= set(weights.agreement)
-    assert set(weights.certainty) == {"span", "grammar", "agreement"}
     known = {
         name for one in candidates("Which city lies on the coast?", entries_of([FORT, TOWN])) for name in one.features
     }
-    for learned in (weights.candidates, weights.choice):
-        assert len(known & set(learned)) > 30
-        assert all(np.isfinite(list(learned.values())))
-    assert SpanWeights({"a": 2.0}, {}).prior({"a": 3.0, "b": 1.0}) == 6.0
-    assert (
-        SpanWeights({}, {"a": 2.0, "end": 1.0}, {"span": 0.5, "written": 3.0}).total(
-            "agreement", {"a": 3.0}, {"end": 2.0, "written": 1.0}
-        )
-        == 7.0
-    )
-    assert SpanWeights({}, {}).probability("span", {"log-odds": 0.0}) == 0.5
-    assert SpanWeights({}, {}, {}, {"span": {"always": -1e9}}).probability("span", {"always": 1.0}) < 1e-12
+    assert len(known & set(weights.choice)) > 30
+    assert all(np.isfinite(list(weights.choice.values())))
+    assert {"always", "log-odds"} <= set(weights.certainty)
+    assert SpanWeights({"a": 2.0}, {}).score({"a": 3.0, "b": 1.0}) == 6.0
+    assert SpanWeights({}, {}).probability({"log-odds": 0.0}) == 0.5
+    assert SpanWeights({}, {"always": -1e9}).probability({"always": 1.0}) < 1e-12
 
 
-@pytest.mark.models
-def test_every_answer_of_the_tiny_model_stands_in_the_evidence(tiny_models: dict[registry.Role, Path]) -> None:
-    questions = [
-        "In which region is the town in which Fort Kongenstein is located?",
-        "When was Fort Kongenstein built?",
-        "Who directed The Old Mill?",
-        "Is Ada Foah a town?",
-    ]
-    documents = [[FORT, TOWN], [FORT, TOWN], list(FILMS), [FORT, TOWN]]
-    with LlamaCppModel(tiny_models["language-model"], style="plain", context=2048, threads=1) as model:
-        before = model.usage.evaluated_tokens
-        free = Reader(model, demonstrations=2).read(questions, [all_documents(some) for some in documents])
-        written = model.usage.evaluated_tokens - before
-        answers = Rag(model, ReaderSettings(reader_demonstrations=2, reading="span")).answer(questions, documents)
-        scored = model.usage.evaluated_tokens - before - written
-    assert len(free) == len(answers)
-    assert scored < written + len(questions) * MOST_TOKENS
-    for answer, some in zip(answers, documents, strict=True):
-        told = {normalise_answer(text) for document in some for text in (document.title, document.text)}
-        assert answer.text in ("yes", "no") or any(normalise_answer(answer.text) in text for text in told)
-        assert answer.places or answer.text in ("yes", "no")
-    assert answers[1].text == "1783"
+def test_the_shipped_weights_list_the_questions_that_they_learned_from() -> None:
+    hashes = learned_questions()
+    assert hashes is not None
+    assert len(hashes) > 1000

@@ -227,33 +227,32 @@ def request_lines(random: Random) -> Hostile:
 
 def headers(random: Random) -> Hostile:
     """Headers that are broken, many or large."""
-    lines = random.choice(
-        [
-            ["X:" + "a" * 40_000],
-            [f"X-{number}: {number}" for number in range(5000)],
-            ["No colon"],
-            [": no name"],
-            [" folded"],
-            ["Na me: x"],
-            [b"X: \x00"],
-            [b"X: \xff\xfe"],
-            [b"X: a\rb"],
-            ["Host: another"],
-            ["Host: localhost"],
-            ["X-Request-ID: " + random.choice(["a b", "é", "a" * 5000, '"}\x7f{"', "../x", "a%0d%0aSet-Cookie:x"])],
-            [b"X-Request-ID: a\x1b[2J\x07"],
-            ["X-Request-Timeout: " + random.choice(["-1", "nan", "inf", "1e999", "0", "9" * 5000, "١٢", "0.0001"])],
-            ["Authorization: " + random.choice(["Bearer", "Basic x", "Bearer " + "a" * 20_000, "Bearer \u00e9"])],
-            ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"],
-            ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"],
-            ["Accept: " + "text/event-stream," * 1000],
-            ["X-Forwarded-For: 1.2.3.4", "X-Forwarded-Proto: https", "Forwarded: for=1.2.3.4"],
-            ["Range: bytes=0-" + "9" * 30],
-            ["Cookie: " + "a=b; " * 3000],
-            ["TE: trailers", "Trailer: x"],
-            ["Expect: " + random.choice(["100-continue", "200-ok", "x" * 1000])],
-        ]
-    )
+    choices: list[list[str] | list[bytes]] = [
+        ["X:" + "a" * 40_000],
+        [f"X-{number}: {number}" for number in range(5000)],
+        ["No colon"],
+        [": no name"],
+        [" folded"],
+        ["Na me: x"],
+        [b"X: \x00"],
+        [b"X: \xff\xfe"],
+        [b"X: a\rb"],
+        ["Host: another"],
+        ["Host: localhost"],
+        ["X-Request-ID: " + random.choice(["a b", "é", "a" * 5000, '"}\x7f{"', "../x", "a%0d%0aSet-Cookie:x"])],
+        [b"X-Request-ID: a\x1b[2J\x07"],
+        ["X-Request-Timeout: " + random.choice(["-1", "nan", "inf", "1e999", "0", "9" * 5000, "١٢", "0.0001"])],
+        ["Authorization: " + random.choice(["Bearer", "Basic x", "Bearer " + "a" * 20_000, "Bearer \u00e9"])],
+        ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"],
+        ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA"],
+        ["Accept: " + "text/event-stream," * 1000],
+        ["X-Forwarded-For: 1.2.3.4", "X-Forwarded-Proto: https", "Forwarded: for=1.2.3.4"],
+        ["Range: bytes=0-" + "9" * 30],
+        ["Cookie: " + "a=b; " * 3000],
+        ["TE: trailers", "Trailer: x"],
+        ["Expect: " + random.choice(["100-continue", "200-ok", "x" * 1000])],
+    ]
+    lines = random.choice(choices)
     return Hostile("headers", (head(random.choice(["GET", "HEAD"]), random.choice(_PATHS), *lines),))
 
 
@@ -469,21 +468,20 @@ def bombs(random: Random) -> Hostile:
         b"true",
     ]
     value = random.choice(values)
-    made = random.choice(
-        [
-            lambda: _with(plain, key, value),
-            lambda: _with(plain, key, value),
-            lambda: _with(plain, key, value),
-            lambda: value,
-            lambda: plain[:-1] + b', "unknown": ' + value + b"}",
-            lambda: b"{" + b", ".join([plain[1:-1]] * random.choice([2, 100])) + b"}",
-            lambda: b"\xef\xbb\xbf" + plain,
-            lambda: plain.decode().encode(random.choice(["utf-16", "utf-32", "utf-16-be"])),
-            lambda: plain + random.choice([b"}", b"\x00", b"{}", b" " * 100_000]),
-            lambda: b"",
-            lambda: b" " * random.choice([1, 1000, 1_000_000]),
-        ]
-    )()
+    makers: list[Callable[[], bytes]] = [
+        lambda: _with(plain, key, value),
+        lambda: _with(plain, key, value),
+        lambda: _with(plain, key, value),
+        lambda: value,
+        lambda: plain[:-1] + b', "unknown": ' + value + b"}",
+        lambda: b"{" + b", ".join([plain[1:-1]] * random.choice([2, 100])) + b"}",
+        lambda: b"\xef\xbb\xbf" + plain,
+        lambda: plain.decode().encode(random.choice(["utf-16", "utf-32", "utf-16-be"])),
+        lambda: plain + random.choice([b"}", b"\x00", b"{}", b" " * 100_000]),
+        lambda: b"",
+        lambda: b" " * random.choice([1, 1000, 1_000_000]),
+    ]
+    made = random.choice(makers)()
     if random.random() < 0.1:
         return posted(row.path, gzip.compress(made), "Content-Encoding: gzip", name="JSON, compressed")
     return posted(row.path, made, name=f"JSON for {row.path}")
@@ -644,8 +642,11 @@ def filters(random: Random) -> Hostile:
 
 def files(random: Random) -> Hostile:
     """Files that are broken or bombs, with names that lead elsewhere."""
-    content = random.choice([_bomb, lambda: b"%PDF-1.7\n" + random.randbytes(3000), lambda: b"", lambda: b"\x00" * 5000,
-                             lambda: b"PK\x03\x04" + random.randbytes(500), lambda: b"{" * 10_000, lambda: CANARY.encode() * 10])()  # fmt: skip
+    makers: list[Callable[[], bytes]] = [
+        _bomb, lambda: b"%PDF-1.7\n" + random.randbytes(3000), lambda: b"", lambda: b"\x00" * 5000,
+        lambda: b"PK\x03\x04" + random.randbytes(500), lambda: b"{" * 10_000, lambda: CANARY.encode() * 10,
+    ]  # fmt: skip
+    content = random.choice(makers)()
     suffix = random.choice(
         [".docx", ".pdf", ".txt", ".jsonl", ".csv", ".html", ".eml", ".zip", ".exe", "", ".xlsx", ".md", ".gz"]
     )

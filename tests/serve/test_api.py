@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
@@ -26,6 +27,9 @@ from pytrace import cli
 from pytrace.cli import common
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.loading import load
+from pytrace.engine.questions import NOT_A_QUESTION
+from pytrace.engine.running import DEFAULT_METHOD, NOT_FOUND
+from pytrace.results import VERSION, Result
 from pytrace.serve.settings import KEY_VARIABLE
 from tests.scripted_methods import WAIT
 from tests.serve.service_process import EXAMPLES, ServiceProcess, served
@@ -37,6 +41,7 @@ QUESTION = "Who founded the company that owns the Marigold Tern?"
 SHORT = {"question": "Who is Tobias Rook?", "method": "standard"}
 # Thinks for a minute.
 LONG = {"question": QUESTION, "method": "cot-sc", "settings": ["samples=40"]}
+STAGES = ["search", "evidence", "answer"]
 KEYS = ("k" * 16, "second-key-of-the-test", "third-key-of-the-test")
 
 
@@ -63,9 +68,22 @@ def strict(examples_index: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def answered(service: ServiceProcess) -> dict[str, Any]:
-    """Return the answer by TRACE, with its certificate."""
-    answer: dict[str, Any] = service.post("/v1/ask", {"question": QUESTION, "method": "trace", "certify": True})
-    return answer
+    """Return the answer by the default method, checked."""
+    result: dict[str, Any] = service.post("/v1/ask", {"question": QUESTION, "check": True})
+    return result
+
+
+def comparable(result: dict[str, Any]) -> Any:
+    """Return what is the same of a result wherever it is made: without costs, and with few digits of numbers."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: rounded(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [rounded(each) for each in value]
+        return round(value, 2) if isinstance(value, float) else value
+
+    return rounded({key: value for key, value in result.items() if key not in ("seconds", "usage")})
 
 
 def key(number: int = 0) -> dict[str, str]:
@@ -131,26 +149,19 @@ def test_a_search_finds_what_the_library_finds(service: ServiceProcess, examples
     found = service.post("/v1/search", {"question": QUESTION, "chains": 3, "passages": 7})
     corpus = Corpus.open(examples_index)
     with closing(load("tiny", threads=1)) as engine, closing(corpus):
-        (ranking,) = corpus.rank([QUESTION], engine, 7)
-        passages = corpus.index.passages(ranking.rows)
-        chains = corpus.search(QUESTION, engine, chains=3)
-        seeds = [corpus.index.passage(row).id for row, _ in ranking.seeds]
-    assert [each["id"] for each in found["passages"]] == [passage.id for passage in passages]
-    assert [each["text"] for each in found["passages"]] == [passage.text for passage in passages]
-    assert [each["score"] for each in found["passages"]] == pytest.approx(list(ranking.scores), abs=1e-3)
-    assert [each["id"] for each in found["seeds"]] == seeds
-    assert [[(step["id"], step["sentence"]) for step in chain["steps"]] for chain in found["chains"]] == [
-        [(unit.document_id, unit.body) for unit in evidence.chains[0].units]  # type: ignore[union-attr]
-        for evidence in chains
-    ]
-    assert found["question"] == QUESTION
-    assert found["hops"] == pytest.approx(ranking.hops, abs=1e-3)
-    best, second = (chain["steps"] for chain in found["chains"][:2])
-    assert [step["title"] for step in best] == ["Marigold Tern"]
-    assert [step["title"] for step in second] == ["Marigold Tern", "Hobb and Lasker"]
-    assert [step["source"] for step in second] == [0, 1]
-    assert second[1]["name"]
-    assert second[1]["where"]
+        expected = engine.search(QUESTION, corpus, chains=3, passages=7)
+    assert comparable(found) == comparable(msgspec.to_builtins(expected))
+    assert msgspec.convert(found, Result).version == VERSION
+    sources = found["evidence"]["sources"]
+    scores = [each["relevance"] for each in sources[:7]]
+    assert scores == pytest.approx([source.relevance for source in expected.evidence.sources[:7]], abs=1e-3)
+    assert scores == sorted(scores, reverse=True)
+    best, second = (chain["steps"] for chain in found["evidence"]["chains"][:2])
+    assert [sources[step["source"]]["title"] for step in best] == ["Marigold Tern"]
+    assert [sources[step["source"]]["title"] for step in second] == ["Marigold Tern", "Hobb and Lasker"]
+    assert [step.get("after", 0) for step in second] == [0, 1]
+    assert second[1]["link"]
+    assert second[1]["location"]
 
 
 def test_searches_of_many_are_each_their_own(service: ServiceProcess) -> None:
@@ -164,65 +175,84 @@ def test_searches_of_many_are_each_their_own(service: ServiceProcess) -> None:
         )
     for number, found in enumerate(together):
         expected = alone[number % 5]
-        assert [each["id"] for each in found["seeds"]] == [each["id"] for each in expected["seeds"]]
-        assert found["passages"][0]["id"] == expected["passages"][0]["id"]
+        assert found["question"] == questions[number % 5]
+        assert found["evidence"]["sources"][0]["id"] == expected["evidence"]["sources"][0]["id"]
 
 
 # ---- answers
 
 
 def test_an_answer_is_that_of_the_command(
-    service: ServiceProcess, answered: dict[str, Any], examples_index: Path, capsys: pytest.CaptureFixture[str]
+    answered: dict[str, Any], examples_index: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["ask", QUESTION, "--index", str(examples_index), "--method", "trace", "--json", "--threads", "1"]
+    arguments = ["ask", QUESTION, "--index", str(examples_index), "--certify", "--json", "--threads", "1"]
     assert common.run(cli.program, arguments) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert answered["answer"] == document["answer"]
-    assert answered["method"] == "trace"
-    chains = [[unit["sentence"] or unit["text"] for unit in chain["units"]] for chain in answered["evidence"]["chains"]]
-    assert chains == [[triple["sentence"] for triple in chain["triples"]] for chain in document["chains"]]
-    assert answered["context_tokens"] == document["context_tokens"]
-    assert answered["probability"] == pytest.approx(document["probability"], abs=0.02)
-    for place, told in zip(answered["places"], document["places"], strict=True):
-        assert (place["id"], place["sentence_index"]) == (told["document_id"], told["sentence"])
-        assert (len(place["before"]), place["words"]) == (told["start"], answered["answer"])
-        assert place["where"]
-    assert answered["evidence"]["chains"][0]["units"][0]["where"]
-    assert answered["usage"]["read"]["evaluated_tokens"] > 0
+    assert comparable(answered) == comparable(json.loads(capsys.readouterr().out))
+    assert answered["method"] == DEFAULT_METHOD
+    evidence = answered["evidence"]
+    last = evidence["chains"][0]["steps"][-1]
+    start, end = last["answer"]
+    assert last["sentence"][start:end].casefold() == answered["answer"].casefold()
+    assert last["location"]
+    assert evidence["sources"][last["source"]]["read"]
     # These chains are made of sentences, which no graph could check.
-    assert answered["certificates"] == []
-    assert [claim["evidence"][0]["text"] for claim in answered["claims"]]
-    assert set(answered["seconds"]) >= {"rank", "read"}
-    del service
+    assert "certificates" not in answered["check"]
+    assert [claim["evidence"][0]["text"] for claim in answered["check"]["claims"]]
+    assert set(answered["seconds"]) >= {"search", "read"}
 
 
-def test_stages_come_in_their_order_and_make_the_answer(service: ServiceProcess, answered: dict[str, Any]) -> None:
-    stages = events(service, "/v1/ask", {"question": QUESTION, "method": "trace", "certify": True, "stream": True})
-    assert [name for name, _ in stages] == ["seeds", "chains", "evidence", "answer"]
-    joined = {**stages[0][1], **stages[1][1], "evidence": stages[2][1], **stages[3][1]}
-    for name in ("seeds", "chains", "passages", "answer", "method", "claims", "context_tokens"):
-        assert joined[name] == answered[name], name
-    assert joined["evidence"]["chains"] == answered["evidence"]["chains"]
+def test_stages_come_in_their_order_and_the_last_is_the_answer(
+    service: ServiceProcess, answered: dict[str, Any]
+) -> None:
+    stages = events(service, "/v1/ask", {"question": QUESTION, "check": True, "stream": True})
+    assert [name for name, _ in stages] == STAGES
+    for _, so_far in stages:
+        assert msgspec.convert(so_far, Result).question == QUESTION
+    search, evidence, answer = (result for _, result in stages)
+    assert comparable(answer) == comparable(answered)
+    assert search["evidence"]["sources"]
+    assert not search["answer"] + evidence["answer"]
+    assert {source["id"] for source in evidence["evidence"]["sources"]} >= {
+        source["id"] for source in answer["evidence"]["sources"] if source.get("read")
+    }
     by_header = events(service, "/v1/ask", SHORT, accept="text/event-stream", **{"x-request-id": "staged"})
-    assert [name for name, _ in by_header] == ["seeds", "chains", "evidence", "answer"]
+    assert [name for name, _ in by_header] == STAGES
     assert line_of(service, "staged")["status"] == 200
 
 
 def test_what_fails_after_a_stage_is_the_last_event(service: ServiceProcess) -> None:
     stages = events(service, "/v1/ask", {**SHORT, "method": "cok", "stream": True})
-    assert [name for name, _ in stages] == ["seeds", "chains", "error"]
+    assert [name for name, _ in stages] == ["search", "error"]
     assert "knowledge base" in stages[-1][1]["message"]
     # What is wrong with the request itself comes before any stage.
     error_of(service.request("POST", "/v1/ask", {**SHORT, "method": "nonsense", "stream": True}), 400, "nonsense")
     error_of(service.request("POST", "/v1/ask", {**SHORT, "settings": ["beams=many"], "stream": True}), 400, "beams")
 
 
-def test_an_answer_that_cannot_be_certified_stands_and_says_so(service: ServiceProcess) -> None:
+def test_an_answer_below_the_confidence_asked_for_is_withheld(
+    service: ServiceProcess, answered: dict[str, Any]
+) -> None:
+    result = service.post("/v1/ask", {"question": QUESTION, "min_confidence": 1.0})
+    assert (result["answer"], result["abstained"], result["withheld"]) == ("", True, answered["answer"])
+    assert result["reason"] == NOT_FOUND
+    assert result["confidence"] == pytest.approx(answered["confidence"], abs=1e-3)
+    closest = result["evidence"]["sources"]
+    assert 0 < len(closest) <= 3
+    assert all(source["text"] for source in closest)
+    given = service.post("/v1/ask", {"question": QUESTION, "min_confidence": 0.0})
+    assert (given["answer"], given["abstained"]) == (answered["answer"], False)
+
+
+def test_a_greeting_is_said_to_be_no_question(service: ServiceProcess) -> None:
+    result = service.post("/v1/ask", {"question": "Hello!"})
+    assert (result["answer"], result["abstained"], result["reason"]) == ("", True, NOT_A_QUESTION)
+
+
+def test_an_answer_without_documents_is_given_unchecked(service: ServiceProcess) -> None:
     # Reads no document, and is given none.
-    answer = service.post("/v1/ask", {**SHORT, "where": ["title=No such title"], "certify": True})
-    assert answer["answer"]
-    assert not answer["certificates"] + answer["claims"]
-    assert any(note.startswith("not certified: ") and "nothing to certify" in note for note in answer["notes"])
+    result = service.post("/v1/ask", {**SHORT, "where": ["title=No such title"], "check": True})
+    assert result["answer"]
+    assert result["check"] == {}
 
 
 def test_usage_of_answers_under_way_together_is_each_ones_own_and_adds_up(service: ServiceProcess) -> None:
@@ -293,7 +323,7 @@ def test_a_client_may_give_less_time(service: ServiceProcess) -> None:
         ("POST", "/v1/search", {"question": "x", "k": 3}, 400, "unknown field `k`"),
         ("POST", "/v1/search", {"question": "x", "where": ["nonsense"]}, 400, "nonsense"),
         ("POST", "/v1/ask", {"question": "x", "method": "nonsense"}, 400, "nonsense"),
-        ("POST", "/v1/ask", {"question": "x", "method": "gold"}, 400, "gold reads what a data set says"),
+        ("POST", "/v1/ask", {"question": "x", "method": "gold"}, 400, "gold reads the documents that a data set"),
         ("POST", "/v1/ask", {"question": "x", "method": "trace", "settings": ["demonstrations_file=/etc/passwd"]}, 400, "a file of the server"),
         ("POST", "/v1/ask", {"question": "x", "method": "standard", "settings": ["nonsense=1"]}, 400, "nonsense"),
         ("POST", "/v1/certify", {"responses": [{"question": "x", "text": "y"}]}, 400, "no graph to certify against; give facts"),
@@ -381,15 +411,15 @@ def test_documents_that_are_added_are_found_filtered_and_removed(service: Servic
     changed = service.post("/v1/documents", {"documents": rows})
     assert (changed["added"], changed["encoded"], changed["ids"]) == (2, 2, ["ada-foah", "keta"])
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "where": ["year>=2000"]})
-    assert [each["id"] for each in found["passages"]] == ["keta"]
+    assert [each["id"] for each in found["evidence"]["sources"]] == ["keta"]
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "passages": 2})
-    assert {each["id"] for each in found["passages"]} == {"ada-foah", "keta"}
+    assert {each["id"] for each in found["evidence"]["sources"]} == {"ada-foah", "keta"}
     file = b"# Sogakope\n\nSogakope is a town on the Volta. It has a bridge.\n"
     changed = service.post("/v1/documents?filename=sogakope.md", file)
     assert changed["added"] == 1
     assert service.get("/v1/info")["documents"] == before + 3
     found = service.post("/v1/search", {"question": "Which town on the Volta has a bridge?", "passages": 1})
-    assert found["passages"][0]["document"] == changed["ids"][0]
+    assert found["evidence"]["sources"][0]["document"] == changed["ids"][0]
     removed = service.request("DELETE", f"/v1/documents?id=ada-foah&id=keta&id={changed['ids'][0]}")
     assert removed[1]["removed"] == 3
     assert service.get("/v1/info")["documents"] == before
@@ -408,7 +438,8 @@ def test_many_change_the_index_while_others_search_it(service: ServiceProcess) -
     def search(number: int) -> str:
         del number
         found = service.post("/v1/search", {"question": QUESTION})
-        return str(found["chains"][0]["steps"][-1]["title"])
+        evidence = found["evidence"]
+        return str(evidence["sources"][evidence["chains"][0]["steps"][-1]["source"]]["title"])
 
     with ThreadPoolExecutor(12) as pool:
         changing = [pool.submit(change, number) for number in range(8)]
@@ -426,7 +457,7 @@ def test_what_the_command_adds_is_served_within_seconds(service: ServiceProcess,
     assert common.run(cli.program, ["index", "add", str(index), "--docs", str(tmp_path), "--threads", "1"]) == 0
     wait_until(lambda: service.get("/v1/documents?query=akosombo")["total"] == 1)
     found = service.post("/v1/search", {"question": "Which town has a dam?", "passages": 1})
-    assert found["passages"][0]["title"] == "akosombo"
+    assert found["evidence"]["sources"][0]["title"] == "akosombo"
     assert metric(service, "pytrace_index_reloads") == reloads + 1
     assert metric(service, "pytrace_index_passages") == service.get("/v1/info")["passages"]
 
@@ -470,9 +501,7 @@ def test_a_body_that_is_too_large_is_refused(strict: ServiceProcess) -> None:
 def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) -> None:
     with begin(strict, LONG, "first", key()):
         wait_until(lambda: metric(strict, 'pytrace_waiting{work="answers"}', headers=key(1)) == 1)
-        told = error_of(
-            strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are being answered or wait"
-        )
+        told = error_of(strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait")
         assert 1 <= int(told["retry-after"]) <= 60
         assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["passages"]  # which needs no such place
     assert line_of(strict, "first")["status"] == 499

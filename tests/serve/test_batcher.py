@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
-from pytrace.errors import InputError
+from pytrace.errors import CancelledRequestError, InputError
+from pytrace.models.request_context import RequestContext, request_context
 from pytrace.serve.batcher import Batcher
 from pytrace.serve.failures import BusyError
 
@@ -118,6 +119,36 @@ def test_a_cancelled_item_is_never_done(batcher: Batcher[int, int], work: Work) 
         unwanted.result(10)
     assert work.batches == [[1], [3]]
     assert batcher.waiting == 0
+
+
+def test_who_waits_gets_the_result_or_leaves_when_its_request_is_cancelled(
+    batcher: Batcher[int, int], work: Work
+) -> None:
+    begin(batcher, work)
+    context = RequestContext()
+    ended: list[object] = []
+
+    def wait(item: int, of: RequestContext | None) -> None:
+        try:
+            with request_context(of):
+                ended.append(batcher.wait(item))
+        except CancelledRequestError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=wait, args=args) for args in ((2, context), (3, None))]
+    for thread in threads:
+        thread.start()
+    while batcher.waiting < 5:
+        time.sleep(0.001)
+    context.cancel()
+    threads[0].join(10)
+    assert [type(each) for each in ended] == [CancelledRequestError]
+    work.gate.set()
+    threads[1].join(10)
+    assert ended[1:] == [6]
+    wait(4, context)  # a request that was cancelled before puts nothing in line
+    assert isinstance(ended[-1], CancelledRequestError)
+    assert work.batches == [[1], [3]]
 
 
 def test_more_than_may_wait_is_refused_with_the_seconds_that_it_takes(work: Work) -> None:

@@ -18,6 +18,11 @@ cohere = pytest.importorskip("cohere", reason="Cohere's client is not installed"
 
 from pytrace.engine.encoders import load_cross_encoder, load_encoder
 from pytrace.engine.loading import load
+from pytrace.engine.questions import NOT_A_QUESTION
+from pytrace.engine.running import NOT_FOUND
+from pytrace.records import Usage
+from pytrace.results import Findings, Result
+from pytrace.serve import others_api
 from tests.serve.conftest import KEY
 from tests.serve.service_process import ServiceProcess
 
@@ -128,13 +133,34 @@ def test_openais_client_chats_whole_and_in_pieces(client: Any) -> None:
 
 
 def test_a_chats_answer_names_its_sources(client: Any) -> None:
-    asked = [{"role": "user", "content": "Who founded the company that owns the Marigold Tern?"}]
-    message = client.chat.completions.create(model="pytrace/trace", messages=asked).choices[0].message
+    asked = [{"role": "user", "content": "Who founded the foundry that cast the bell of the Lady Addle?"}]
+    completion = client.chat.completions.create(model="pytrace/hops", messages=asked)
+    message = completion.choices[0].message
     sources = [annotation.url_citation for annotation in message.annotations]
-    assert {source.title for source in sources} >= {"Marigold Tern"}
+    assert (
+        message.content.casefold() in sources[-1].content.casefold()
+    )  # the last step of the first chain has the answer
     for source in sources:
         assert source.url.startswith("pytrace:")
         assert (source.start_index, source.end_index) == (0, len(message.content))
+
+
+def test_a_chat_without_an_answer_names_the_closest_passages(client: Any) -> None:
+    asked = [{"role": "user", "content": "What is the capital of France?"}]
+    message = client.chat.completions.create(model="pytrace/hops", messages=asked).choices[0].message
+    titles = [annotation.url_citation.title for annotation in message.annotations]
+    assert message.content == f"{NOT_FOUND} Closest passages: {'; '.join(titles)}."
+    thanks = [{"role": "user", "content": "Thanks!"}]
+    assert client.chat.completions.create(model="pytrace", messages=thanks).choices[0].message.content == NOT_A_QUESTION
+
+
+def test_a_chats_usage_counts_computed_tokens() -> None:
+    usage = {
+        "read": Usage(prompt_tokens=900, evaluated_tokens=120, generated_tokens=20),
+        "rank": Usage(prompt_tokens=70),
+    }
+    result = Result(question="?", evidence=Findings(kind="none"), usage=usage)
+    assert others_api._usage(result) == {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
 # ---- Cohere

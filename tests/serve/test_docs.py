@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pytrace.models import registry
 from tests.serve.service_process import build_index, served
 
 PAGE = Path(__file__).parents[2] / "docs" / "service.md"
@@ -85,7 +84,7 @@ def test_every_route_is_shown() -> None:
 
 
 @pytest.mark.models
-def test_the_page_in_its_order_does_what_it_says(tiny_models: dict[registry.Role, Path], tmp_path: Path) -> None:
+def test_the_page_in_its_order_does_what_it_says(tiny_models: object, tmp_path: Path) -> None:
     del tiny_models
     if shutil.which("curl") is None:
         pytest.skip("curl is not here, whose commands the page shows")

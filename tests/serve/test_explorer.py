@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "pytrace" / "serve" / "explorer"
 QUESTION = "Who founded the foundry that cast the bell of the Lady Addle?"
-STAGES = ["seeds", "chains", "evidence", "answer"]
+STAGES = ["search", "evidence", "answer"]
 KEY = "a-key-of-the-tests"
 
 # What a browser would ask others for by itself, and a display that is not there.
@@ -92,7 +92,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
 def ask(page: Page, question: str = QUESTION, *, button: str = "#submit") -> None:
     page.fill("#question", question)
     page.click(button)
-    page.wait_for_selector("[data-slot=answer] .answer" if button == "#submit" else "[data-slot=chains] h2")
+    page.wait_for_selector("[data-slot=answer] .answer" if button == "#submit" else "[data-slot=passages] h2")
 
 
 def nodes(page: Page) -> list[dict[str, Any]]:
@@ -144,7 +144,53 @@ def test_the_stages_of_an_answer_arrive_in_order_with_their_times(service: Servi
     assert [re.split(r"\W", text)[0].lower() for text in page.evaluate("window.heard")] == STAGES
     assert all(re.fullmatch(r"\d.* (ms|s)", time) for time in page.locator(".stages .time").all_inner_texts())
     assert page.inner_text(".answer-text")
-    assert "trace" in page.inner_text(".answer > .place")
+    assert "hops" in page.inner_text(".answer > .place")
+
+
+@pytest.mark.models
+def test_a_question_without_an_answer_shows_the_closest_passages(service: ServiceProcess, open_page: Open) -> None:
+    page = open_page(service.url)
+    ask(page, "What is the capital of France?")
+    assert page.inner_text(".answer-text") == "No answer found in these documents."
+    assert "Closest passages:" in page.inner_text(".answer")
+    rows = page.locator(".answer .row").all_inner_texts()
+    assert 0 < len(rows) <= 3
+    assert all(len(row.splitlines()) >= 3 for row in rows)  # title, text, location
+    assert page.locator(".answer .confidence").count() == 0
+    assert page.locator("[data-slot=chains] *").count() == 0
+    # What was withheld is for those who open the details.
+    details = page.locator("details.details")
+    assert details.get_attribute("open") is None
+    details.locator("summary").click()
+    assert "Not given: “" in details.inner_text()
+    ask(page, "Thanks!")
+    assert "not a question" in page.inner_text(".answer-text")
+    assert page.locator(".stages [data-state=skipped]").count() == 2
+
+
+@pytest.mark.models
+def test_found_passages_show_their_text_with_the_words_of_the_question(
+    service: ServiceProcess, open_page: Open
+) -> None:
+    page = open_page(service.url)
+    ask(page, button="#search-only")
+    rows = page.locator("[data-slot=passages] .row")
+    assert rows.count() == 5
+    bold = {text.lower() for text in page.locator("[data-slot=passages] .excerpt b").all_inner_texts()}
+    assert {"lady", "addle", "bell", "foundry"} <= bold
+    assert not bold & {"the", "of", "that", "who"}
+    page.click("[data-slot=passages] .link")
+    assert rows.count() == 10
+    numbers = re.compile(r"probability|\d\.\d|characters")
+    assert not numbers.search(page.inner_text("#results [data-slot=chains]") + page.inner_text("[data-slot=passages]"))
+    # A long text is shown from shortly before the first word that matches.
+    script = """async (place) => (await import(place)).excerpt("Nothing here. ".repeat(30) + "The bells rang.", "the bell?")
+        .map((part) => part.outerHTML ?? part).join("")"""
+    place = page.evaluate("document.querySelector('script[type=module]').src").rpartition("/")[0] + "/passages.js"
+    shown = page.evaluate(script, place)
+    assert shown.startswith("… ")
+    assert shown.endswith("The <b>bells</b> rang.")
+    assert len(shown) < 120
 
 
 @pytest.mark.models
@@ -152,9 +198,15 @@ def test_the_words_of_an_answer_are_marked_and_open_their_document(service: Serv
     page = open_page(service.url)
     ask(page)
     assert page.inner_text(".answer mark.here >> nth=0").lower() == page.inner_text(".answer-text").lower()
-    assert re.search(r"right with probability 0\.\d\d", page.inner_text(".answer > .place"))
-    sentence = page.inner_text(".answer q >> nth=0").strip("“”")
-    page.click(".answer button.step >> nth=0")
+    certainty, percentage = re.fullmatch(r"Confidence: (\w+) \((\d+) %\)", page.inner_text(".confidence")).groups()  # type: ignore[union-attr]
+    assert certainty == ("high" if int(percentage) >= 75 else "medium" if int(percentage) >= 50 else "low")
+    assert certainty in (page.get_attribute("[data-slot=answer] section", "class") or "")
+    colours = {"high": "good", "medium": "open", "low": "soft"}
+    probe = "(name) => { const e = document.createElement('i'); e.style.color = `var(--${name})`; document.body.append(e); return getComputedStyle(e).color; }"
+    shown = page.eval_on_selector(".answer-text", "found => getComputedStyle(found).color")
+    assert shown == page.evaluate(probe, colours[certainty])
+    sentence = page.inner_text(".answer q >> nth=-1").strip("“”")
+    page.click(".answer button.step >> nth=-1")
     page.wait_for_selector("#reader mark.here")
     assert page.inner_text("#reader mark.here") == sentence
 
@@ -163,9 +215,7 @@ def test_the_words_of_an_answer_are_marked_and_open_their_document(service: Serv
 def test_chains_are_a_list_and_the_same_as_a_graph(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     ask(page)
-    listed = page.eval_on_selector_all(
-        "[data-slot=chains] [data-passage]", "found => found.map(e => e.dataset.passage)"
-    )
+    listed = page.eval_on_selector_all("#results [data-passage]", "found => found.map(e => e.dataset.passage)")
     shown = nodes(page)
     assert len(listed) >= 2
     assert {f"passage:{passage}" for passage in listed} <= {node["id"] for node in shown}
@@ -223,7 +273,7 @@ def test_neighbours_come_into_the_list_and_the_graph_and_leave_again(service: Se
 @pytest.mark.models
 def test_certificates_say_in_words_what_their_colours_say(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
-    page.check("#certify")
+    page.check("#check")
     ask(page)
     page.wait_for_selector(".certified")
     badges = page.locator(".certified .badge").all_inner_texts()
@@ -241,7 +291,7 @@ def test_certificates_say_in_words_what_their_colours_say(service: ServiceProces
 def test_history_outlives_a_reload_and_asks_nothing_anew(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url)
     ask(page)
-    answer, chains = page.inner_text(".answer-text"), page.inner_text("[data-slot=chains] .chains")
+    answer, steps = page.inner_text(".answer-text"), page.inner_text(".answer .thread")
     page.reload()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -249,8 +299,9 @@ def test_history_outlives_a_reload_and_asks_nothing_anew(service: ServiceProcess
     assert answer in page.inner_text("#history .row")
     page.click("#history .row")
     assert page.inner_text(".answer-text") == answer
-    assert page.inner_text("[data-slot=chains] .chains") == chains
+    assert page.inner_text(".answer .thread") == steps
     assert len(nodes(page)) >= 4
+    assert page.locator(".stages [data-state=done]").count() == 2  # what was read is the answer's
     assert not [address for address in asked if address.endswith(("/v1/ask", "/v1/search"))]
     page.click("#history .tools button")
     page.click("#history .danger")
@@ -421,12 +472,12 @@ def test_read_only_services_offer_no_changes(service: ServiceProcess, open_page:
 def test_nothing_hangs_over_the_edge_of_a_phone(service: ServiceProcess, open_page: Open) -> None:
     page = open_page(service.url, 360, 740)
     assert hangs_over(page) == 0
-    page.check("#certify")
+    page.check("#check")
     ask(page)
     assert hangs_over(page) == 0
     tops = {node["column"]: node["top"] for node in nodes(page)}
     assert [tops[column] for column in sorted(tops)] == sorted(tops.values())
-    page.click("[data-slot=chains] .step >> nth=1")
+    page.click(".answer .step >> nth=-1")
     page.wait_for_selector("#reader mark.here")
     assert page.locator("#reader").bounding_box() == {"x": 0, "y": 0, "width": 360, "height": 740}
     assert page.evaluate("document.getElementById('main').inert")
@@ -465,7 +516,7 @@ def test_all_of_it_works_with_keys_alone(service: ServiceProcess, open_page: Ope
         "theme",
         "question",
         "method",
-        "certify",
+        "check",
         "search-only",
         "submit",
     ]
@@ -474,8 +525,7 @@ def test_all_of_it_works_with_keys_alone(service: ServiceProcess, open_page: Ope
     page.keyboard.type(QUESTION)
     page.keyboard.press("Enter")
     page.wait_for_selector(".answer-text")
-    page.wait_for_selector("[data-slot=chains] button.step")
-    while not page.evaluate("document.activeElement.matches('[data-slot=chains] button.step')"):
+    while not page.evaluate("document.activeElement.matches('.answer button.step')"):
         page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")

@@ -22,7 +22,7 @@ from pytrace.errors import InputError
 from pytrace.methods.catalog import parse_method
 from pytrace.serve import messages
 from pytrace.serve.protocol import guarded_protocol
-from pytrace.serve.routes import decode_body
+from pytrace.serve.routes import RouteRow, decode_body
 from pytrace.serve.service import check_settings
 from pytrace.serve.stored_documents import safe_name
 from tests.attack import service as attack
@@ -218,13 +218,13 @@ def test_who_sends_no_http_and_has_left_is_no_fault_of_the_request_before() -> N
 
 
 def test_settings_are_refused_beyond_their_bounds_alone() -> None:
-    check_settings(parse_method("cot-sc"), "tiny", ["samples=64", "temperature=0.9", "seed=1000000"])
+    check_settings(parse_method("cot-sc"), ["samples=64", "temperature=0.9", "seed=1000000"])
     with pytest.raises(InputError, match="samples is 65, and requests may set it to 64"):
-        check_settings(parse_method("cot-sc"), "tiny", ["samples=65"])
+        check_settings(parse_method("cot-sc"), ["samples=65"])
 
 
 @pytest.mark.parametrize("row", POSTED, ids=lambda row: row.path)
-def test_bodies_of_every_route_are_decoded_or_refused(row: hostile_requests.RouteRow) -> None:
+def test_bodies_of_every_route_are_decoded_or_refused(row: RouteRow) -> None:
     random = Random(row.path)
     assert row.body is not None
     valid = msgspec.json.encode(row.example)

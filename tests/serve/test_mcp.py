@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
@@ -17,6 +18,9 @@ httpx2 = pytest.importorskip("httpx2", reason="the extra remote is not installed
 
 from mcp.client.streamable_http import streamable_http_client
 
+from pytrace.engine.questions import NOT_A_QUESTION
+from pytrace.engine.running import NOT_FOUND
+from pytrace.results import VERSION, Result
 from tests.serve.conftest import KEY
 from tests.serve.service_process import ServiceProcess
 
@@ -63,13 +67,17 @@ def over_streams(index: Path, talk: Talk) -> None:
 
 
 async def call(assistant: Any, name: str, **arguments: Any) -> dict[str, Any]:
-    """Call a tool, which must succeed; what it gives is the same as data and as text."""
+    """Call a tool, which must succeed, and return its data."""
+    return (await call_for_text(assistant, name, **arguments))[0]
+
+
+async def call_for_text(assistant: Any, name: str, **arguments: Any) -> tuple[dict[str, Any], str]:
+    """Call a tool, which must succeed, and return its data and its text."""
     result = await assistant.call_tool(name, arguments)
     assert not result.is_error, result
     assert result.structured_content is not None
     assert result.content[0].text
-    given: dict[str, Any] = result.structured_content
-    return given
+    return result.structured_content, result.content[0].text
 
 
 async def refused(assistant: Any, name: str, **arguments: Any) -> str:
@@ -79,6 +87,11 @@ async def refused(assistant: Any, name: str, **arguments: Any) -> str:
     told: str = result.content[0].text
     assert "Traceback" not in told
     return told
+
+
+def ranked(result: dict[str, Any]) -> int:
+    """Count the passages that a search has ranked; chains may have others."""
+    return sum("relevance" in source for source in result["evidence"]["sources"])
 
 
 async def use_everything(assistant: Any) -> None:
@@ -94,13 +107,17 @@ async def use_everything(assistant: Any) -> None:
     assert listed["search_evidence"].input_schema["required"] == ["question"]
     assert (properties["chains"]["minimum"], properties["chains"]["maximum"]) == (1, 20)
 
-    found = await call(assistant, "search_evidence", question=QUESTION)
-    steps = found["chains"][1]["steps"]
-    assert [step["title"] for step in steps] == ["Marigold Tern", "Hobb and Lasker"]
+    found, text = await call_for_text(assistant, "search_evidence", question=QUESTION)
+    assert msgspec.convert(found, Result).version == VERSION
+    sources, steps = found["evidence"]["sources"], found["evidence"]["chains"][1]["steps"]
+    tern, builders = (sources[step["source"]] for step in steps)
+    assert (tern["title"], builders["title"]) == ("Marigold Tern", "Hobb and Lasker")
     assert steps[1]["sentence"]
-    assert len(found["passages"]) == 5
+    assert ranked(found) == 5
+    assert text.startswith("Likeliest chain:\n1. Marigold Tern (")
+    assert all(source["text"] in text for source in sources)
 
-    linked = await call(assistant, "neighbours", passage=steps[0]["id"], limit=3)
+    linked = await call(assistant, "neighbours", passage=tern["id"], limit=3)
     assert 0 < len(linked["neighbours"]) <= 3
 
     documents = await call(assistant, "list_documents", query="marigold", limit=2)
@@ -127,7 +144,7 @@ async def use_everything(assistant: Any) -> None:
     (template,) = (await assistant.list_resource_templates()).resource_templates
     assert template.uri_template == "passage://{+id}"
     assert template.mime_type == "text/plain"
-    (read,) = (await assistant.read_resource(f"passage://{steps[1]['id']}")).contents
+    (read,) = (await assistant.read_resource(f"passage://{builders['id']}")).contents
     assert read.text.startswith("Hobb and Lasker")
     assert steps[1]["sentence"] in read.text
     with pytest.raises(mcp.MCPError, match="no document or passage 'nothing'"):
@@ -147,12 +164,21 @@ def test_all_tools_and_passages_over_standard_streams(service: ServiceProcess, e
 
 def test_an_assistant_asks(service: ServiceProcess) -> None:
     async def talk(assistant: Any) -> None:
-        answer = await call(assistant, "ask", question=QUESTION, method="trace:reader_demonstrations=0")
-        assert answer["answer"]
-        assert answer["method"].startswith("trace")
-        assert answer["evidence"]["chains"][0]["units"]
-        assert 0 < answer["probability"] < 1
-        assert answer["places"][0]["words"] == answer["answer"]
+        result, text = await call_for_text(assistant, "ask", question=QUESTION, method="hops", min_confidence=0)
+        assert msgspec.convert(result, Result).version == VERSION
+        assert result["method"] == "hops"
+        last = result["evidence"]["chains"][0]["steps"][-1]
+        title = result["evidence"]["sources"][last["source"]]["title"]
+        assert text.startswith(f"Answer: {result['answer']}\nConfidence: {result['certainty']} (")
+        number = len(result["evidence"]["chains"][0]["steps"])
+        assert text.endswith(f"{number}. {title} ({last['location']})\n   {last['sentence']}")
+        # Nothing is certain enough, so that the closest passages come instead.
+        result, text = await call_for_text(assistant, "ask", question=QUESTION, method="hops", min_confidence=1)
+        assert (result["answer"], result["abstained"]) == ("", True)
+        titles = [source["title"] for source in result["evidence"]["sources"]]
+        assert text.startswith(f"{NOT_FOUND} Closest passages:\n1. {titles[0]} (")
+        _, text = await call_for_text(assistant, "ask", question="Thanks!")
+        assert text == NOT_A_QUESTION
 
     over_http(service, talk)
 
@@ -174,7 +200,7 @@ def test_several_assistants_at_once(service: ServiceProcess) -> None:
         async with connected(service) as assistant:
             calls = [call(assistant, "search_evidence", question=QUESTION, passages=count) for count in range(1, 9)]
             for count, found in enumerate(await asyncio.gather(*calls), 1):
-                assert len(found["passages"]) == count
+                assert ranked(found) == count
 
     async def all_of_them() -> None:
         await asyncio.gather(talk(), talk(), talk())

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from pytrace.errors import InputError, StoreError
+from pytrace.models.scripted import HashEncoder
 from pytrace.retrieval.passages import Changes, IndexWriter, PassageIndex
 from pytrace.serve import served_index
 from pytrace.serve.failures import BusyError
@@ -296,8 +296,7 @@ def test_closing_commits_what_waits(directory: Path) -> None:
 
 def test_an_index_of_another_encoder_is_refused(directory: Path) -> None:
     engine = hashed.engine()
-    other: Any = type(engine.encoder)(dimension=32)
-    vars(engine)["encoder"] = other
+    vars(engine)["encoder"] = HashEncoder(dimension=32)
     with pytest.raises(StoreError):
         ServedIndex(directory, engine)
     with pytest.raises(StoreError, match="there is no index"):

@@ -108,7 +108,7 @@ def test_a_cancelled_request_leaves_the_line_at_once() -> None:
         while not shared.waiting:
             pass
         context.cancel()
-        with pytest.raises(CancelledRequestError, match="waited to be encoded"):
+        with pytest.raises(CancelledRequestError, match="waited for its turn"):
             waiting.result(10)  # while the encoder is still at the one before
         encoder.gate.set()
         assert before.result(10).shape == (1, 64)

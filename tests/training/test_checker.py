@@ -17,6 +17,7 @@ from pytrace.certify.claims.entailment_onnx import PairEntailment, open_entailme
 from pytrace.certify.claims.marked_claims import mark_missing
 from pytrace.cli import common, program
 from pytrace.errors import DataError, InputError
+from pytrace.storage.question_hashes import load_question_hashes, question_hash
 from pytrace.training.bert import cross_encoder, open_base, padded_inputs
 from pytrace.training.checker_data import CheckerRow, apart, groups_of, read_claims, shared_texts
 from pytrace.training.checker_run import CheckerLesson, CheckerReport, batches_by_length, label_weights, train_checker
@@ -115,8 +116,18 @@ def test_eval_claims_reads_what_was_trained(
         program, ["eval-claims", str(score), "--checker", str(trained[0] / "model"), "--threads", "1", "--json"]
     )
     assert status == 0
-    found = json.loads(capfd.readouterr().out)["scores"]["score.jsonl"]
-    assert found == trained[1]["scores"][1]["model"]
+    told = json.loads(capfd.readouterr().out)
+    assert told["scores"]["score.jsonl"] == trained[1]["scores"][1]["model"]
+    assert told["notices"]["score.jsonl"].startswith(
+        "none of the 16 claims was used to train the weights of the claim "
+    )
+    data = score.with_name("data.jsonl")
+    learned = load_question_hashes(trained[0] / "model" / "onnx" / "model.onnx")
+    assert learned == {question_hash(row.claim) for row in read_claims(data).rows}
+    command = ["eval-claims", str(data), "--checker", str(trained[0] / "model"), "--threads", "1", "--json"]
+    assert common.run(program, command) == 0
+    notice = json.loads(capfd.readouterr().out)["notices"]["data.jsonl"]
+    assert notice.startswith(f"{len(learned)} of 32 claims were used to train the {trained[0] / 'model'}'s weights")
 
 
 def test_training_goes_on_and_ends_with_the_same_weights(tiny: Path, tmp_path: Path) -> None:

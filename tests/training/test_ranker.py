@@ -19,6 +19,7 @@ from pytrace.errors import InputError, ModelError, ModelFileError
 from pytrace.models.encoders.cross_encoder import OnnxCrossEncoder
 from pytrace.models.encoders.encoder import OnnxEncoder
 from pytrace.models.encoders.encoder_files import EncoderFiles
+from pytrace.storage.question_hashes import load_question_hashes, question_hash
 from pytrace.training import ranker_export, trainer
 from pytrace.training.bert import Base, cross_encoder, mean_vectors, open_base, padded_inputs
 from pytrace.training.network import train_package
@@ -27,7 +28,7 @@ from pytrace.training.ranker_export import write_ranker
 from pytrace.training.ranker_lessons import CrossEncoderLesson, EncoderLesson, PairFiles
 from pytrace.training.ranker_run import train_ranker
 from pytrace.training.training_settings import Length, OptimizerSettings, RankerSettings
-from tests.small_rankers import Tiny, tiny_encoder, write_rows
+from tests.small_rankers import Tiny, rows, tiny_encoder, write_rows
 from tests.small_trainings import Killed, equal, killer, weights
 
 torch = train_package("torch")
@@ -128,6 +129,8 @@ def test_the_command_leaves_a_cross_encoder_and_a_report(trained: tuple[Path, di
     out, told = trained
     assert {path.name for path in out.iterdir()} == {"model", "report.json", "checkpoints"}
     assert json.loads((out / "report.json").read_text()) == told
+    learned = load_question_hashes(out / "model" / "onnx" / "model.onnx")
+    assert learned == {question_hash(row["question"]) for row in rows(slice(0, 9))}
     assert told["recipe"]["kind"] == "cross-encoder"
     assert told["hops"] + told["held_out"] == 18
     assert [step for step, _ in told["judged"]] == [0, 5, 10, 12]

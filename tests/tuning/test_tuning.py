@@ -12,6 +12,7 @@ from pytrace.cli import common, program
 from pytrace.errors import InputError
 from pytrace.evaluation.run.run_store import RunStore
 from pytrace.evaluation.run.runner import Batched
+from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
 from pytrace.methods.catalog import METHODS, MethodName, method_settings
 from pytrace.records import Document, Question
 from pytrace.results import Result
@@ -64,9 +65,9 @@ def run(
     tuned = tune(
         method,
         asked,
-        [parse_choice(choice, method, "tiny") for choice in choices],
+        [parse_choice(choice, method) for choice in choices],
         questions(100),
-        llm="tiny",
+        abilities=UNABLE,
         store=store,
         told=told.append,
         **options,  # type: ignore[arg-type]
@@ -161,27 +162,27 @@ def test_what_cannot_be_searched_is_refused() -> None:
         (bare, choices, "luck", "no objective 'luck'"),
     ]:
         with pytest.raises(InputError, match=reason):
-            tune(method, Asked(lambda _: 1), space, own, llm="tiny", store=store, objective=objective)  # type: ignore[arg-type]
+            tune(method, Asked(lambda _: 1), space, own, abilities=UNABLE, store=store, objective=objective)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_default_space_has_settings_of_its_method_only(method: str) -> None:
-    for llm in ("tiny", "llama.gguf"):
+    for abilities in (UNABLE, CAPABLE):
         try:
-            space = default_space(method, llm)
+            space = default_space(method)
         except InputError as error:
             assert "--try" in str(error)  # noqa: PT017
             assert not METHODS[method].space
             continue
         for choice in space:
             assert len(choice.options) > 1
-            assert len({json.dumps(method_settings_of(method, llm, option)) for option in choice.options}) == len(
+            assert len({json.dumps(method_settings_of(method, abilities, option)) for option in choice.options}) == len(
                 choice.options
             )
 
 
-def method_settings_of(method: str, llm: str, option: tuple[str, ...]) -> dict[str, object]:
-    settings = method_settings(method, llm, option)
+def method_settings_of(method: str, abilities: Abilities, option: tuple[str, ...]) -> dict[str, object]:
+    settings = method_settings(method, abilities, option)
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
 
 
@@ -198,7 +199,7 @@ def method_settings_of(method: str, llm: str, option: tuple[str, ...]) -> dict[s
 )
 def test_choices_that_are_none_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        parse_choice(text, MethodName("trace"), "tiny")
+        parse_choice(text, MethodName("trace"))
 
 
 def rows(path: Path, count: int) -> Path:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from pytrace.certify.claims.features import FEATURES, Floats
 from pytrace.errors import InputError
+from pytrace.storage.question_hashes import load_question_hashes
+
+_SHIPPED = Path(__file__).with_name("weights.json")
 
 
 class Logistic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +45,9 @@ class ClaimWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @cache
     def shipped() -> ClaimWeights:
         """Return the weights of this version."""
-        return msgspec.json.decode(
-            resources.files(__package__).joinpath("weights.json").read_bytes(), type=ClaimWeights
-        )
+        return msgspec.json.decode(_SHIPPED.read_bytes(), type=ClaimWeights)
+
+
+def learned_claims() -> frozenset[str] | None:
+    """Return the hashes of the labelled claims that the weights of this version were learned from."""
+    return load_question_hashes(_SHIPPED, remedy="install pytrace again")

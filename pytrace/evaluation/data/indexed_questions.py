@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +13,7 @@ from pytrace.evaluation.scores.metrics import recall_at
 from pytrace.records import Document, Question
 from pytrace.retrieval.hops.weights import OWN_WEIGHTS
 from pytrace.retrieval.passages.segment import document_id
+from pytrace.storage.question_hashes import question_hash
 
 if TYPE_CHECKING:
     from pytrace.engine.corpus import IndexedCorpus
@@ -66,19 +67,25 @@ class Retrieval(msgspec.Struct, frozen=True):
     """How much of what supports answers an index gave, over the questions whose supporting documents are known.
 
     `recall` is the share of them among the first so many passages, and `whole` the share of questions of which all are there; by
-    how many passages count: "2", "5", "10", "20".
+    how many passages count: "2", "5", "10", "20". `unseen` has the same of the questions that the search's weights were not learned from,
+    None where these are all of them, or none.
     """
 
     questions: int
     recall: dict[str, float]
     whole: dict[str, float]
+    unseen: Retrieval | None = None
 
 
-def retrieval_scores(questions: Sequence[Question]) -> Retrieval | None:
-    """Score the passages that questions were given, best first; None if no supporting document is known."""
+def retrieval_scores(questions: Sequence[Question], seen: Collection[str] = ()) -> Retrieval | None:
+    """Score the passages that questions were given, best first; None if no supporting document is known.
+
+    `seen` has the hashes of the questions that the search's weights were learned from.
+    """
     known = [question for question in questions if question.supporting_documents]
     if not known:
         return None
+    held_out = [question for question in known if question_hash(question.question) not in seen]
     recall, whole = {}, {}
     for depth in _DEPTHS:
         shares = [
@@ -86,7 +93,7 @@ def retrieval_scores(questions: Sequence[Question]) -> Retrieval | None:
         ]
         recall[str(depth)] = sum(filter(None, shares)) / len(known)
         whole[str(depth)] = sum(share == 1 for share in shares) / len(known)
-    return Retrieval(len(known), recall, whole)
+    return Retrieval(len(known), recall, whole, retrieval_scores(held_out) if len(held_out) < len(known) else None)
 
 
 def index_settings(corpus: IndexedCorpus, count: int) -> dict[str, Any]:

@@ -51,10 +51,11 @@ class Comparison(msgspec.Struct, frozen=True):
     adjusted: dict[
         str, float | None
     ] = {}  # p-values by Holm's procedure over all pairs of the report, if it compares more than one
+    readers_differ: bool = False  # then the difference is not of the methods' evidence alone
 
 
 # Those fields of a comparison that carry a p-value: all between the methods' names and the adjusted values.
-_TESTED = Comparison.__struct_fields__[2:-1]
+_TESTED = Comparison.__struct_fields__[2 : Comparison.__struct_fields__.index("adjusted")]
 
 
 class SeedSummary(msgspec.Struct, frozen=True):

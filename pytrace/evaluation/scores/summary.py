@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from pytrace.errors import StoreError
+from pytrace.evaluation.data.datasets import CLAIM
 from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.chain_scores import (
     ChainStatistics,
@@ -19,14 +21,27 @@ from pytrace.evaluation.scores.comparisons import Comparison, QuestionScore, com
 from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores, claim_scores, knowledge_scores
 from pytrace.evaluation.scores.matching import Matcher
 from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at, score_row
+from pytrace.evaluation.scores.readers_in_use import ReaderInUse, reader_in_use, reader_notice, reader_texts
+from pytrace.evaluation.scores.seen_questions import (
+    LearnedWeights,
+    Lists,
+    UnseenScores,
+    learned_weights,
+    seen_notice,
+    unseen_questions,
+)
 from pytrace.evaluation.scores.significance import bootstrap_interval
 from pytrace.evaluation.scores.study import Study, study_rows
 from pytrace.records import Question, Usage
+from pytrace.storage.question_hashes import question_hash
 
 _T = TypeVar("_T")
 
 # Those of BEIR's evaluation script but for 1000, since a question is given 100 documents unless more are asked for.
 _DEPTHS = (1, 3, 5, 10, 100)
+
+LEARNED_FROM = "learned from"
+"""The note of a run with the hashes of `question_lists`; a report has what follows from them instead."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -81,6 +96,9 @@ class MethodSummary(msgspec.Struct, frozen=True):
 
     `evaluated_share` is evaluated over asked-for tokens, of all questions together, and `evaluated_share_by_question`
     the mean and median of each question's own. `seconds_by_stage` and `usage_by_stage` are totals.
+
+    `reader` is how the answers were read, None if the run does not tell. `unseen` has the scores on the report's unseen questions, None
+    where these are all questions, or none, or not known.
     """
 
     method: str
@@ -109,10 +127,16 @@ class MethodSummary(msgspec.Struct, frozen=True):
     supporting_sentences: Mean = Mean(None, None, 0)
     ranking: RankingScores | None = None
     chains: ChainStatistics | None = None
+    reader: ReaderInUse | None = None
+    unseen: UnseenScores | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The outcome of an evaluation: settings, a summary of each method, and how methods compare."""
+    """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
+
+    `learned` are the learned weights that methods use, and `unseen` counts the questions that none of them has seen; None if that is not
+    known. `notices` says in sentences what limits the figures: mixed readers, seen questions.
+    """
 
     questions: int
     methods: tuple[MethodSummary, ...]
@@ -124,6 +148,9 @@ class Report(msgspec.Struct, frozen=True):
     knowledge: tuple[KnowledgeScores, ...] = ()  # where a method asked a knowledge base
     baseline: str | None = None  # what every other method is compared with; None: every two are
     pool: PoolRecall | None = None  # None if no question has supporting documents, or the questions are not known
+    learned: tuple[LearnedWeights, ...] = ()
+    unseen: int | None = None
+    notices: tuple[str, ...] = ()
 
 
 def score_run(
@@ -149,6 +176,13 @@ def score_run(
         )
         for method in (store.methods() if methods is None else methods)
     }
+    notes = store.notes
+    try:
+        lists = msgspec.convert(notes.pop(LEARNED_FROM, {}), dict[str, frozenset[str] | None])
+    except ValueError as error:
+        raise StoreError(
+            f"{store.path}: its list of learned questions cannot be read ({error}); evaluate into another file"
+        ) from None
     return make_report(
         results,
         gold=(
@@ -157,7 +191,8 @@ def score_run(
             if wanted is None or question.id in wanted
         ),
         settings=store.settings,
-        notes=store.notes,
+        notes=notes,
+        lists=lists,
         seed=seed,
         matcher=matcher,
         baseline=baseline,
@@ -170,32 +205,83 @@ def make_report(
     gold: Iterable[Question] = (),
     settings: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
+    lists: Lists | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
     baseline: str | None = None,
 ) -> Report:
     """Summarise the results of each method, and compare methods on their common questions."""
+    settings = settings or {}
     known = {question.id: gold_evidence(question) for question in gold}
     scores = {
         method: {row.question_id: _question_score(row, known.get(row.question_id)) for row in rows}
         for method, rows in results.items()
     }
-    asked = {question for by_question in scores.values() for question in by_question}
+    hashes = {row.question_id: question_hash(row.question) for rows in results.values() for row in rows}
+    # Claims are judged instead of read.
+    readers = {
+        method: None if rows and all(row.kind == CLAIM for row in rows) else reader_in_use(method, settings)
+        for method, rows in results.items()
+    }
+    texts = reader_texts(readers)
+    learned = learned_weights(readers, settings, lists or {}, hashes.values())
+    unseen = unseen_questions(learned, lists or {}, hashes)
 
     def defined(score: Callable[[str, Sequence[RunRow]], _T | None]) -> tuple[_T, ...]:
         return tuple(scored for method, rows in results.items() if (scored := score(method, rows)) is not None)
 
+    held_out = unseen if unseen is not None and 0 < len(unseen) < len(hashes) else None
+    notices = (
+        reader_notice(texts),
+        seen_notice(
+            learned, methods=len(results), questions=len(hashes), unseen=None if unseen is None else len(unseen)
+        ),
+    )
     return Report(
-        questions=len(asked),
-        methods=tuple(_summarise(method, rows, scores[method], known, seed) for method, rows in results.items()),
-        comparisons=compare_methods(scores, baseline=baseline, seed=seed),
-        settings=dict(settings or {}),
+        questions=len(hashes),
+        methods=tuple(
+            msgspec.structs.replace(
+                _summarise(method, rows, scores[method], known, seed),
+                reader=readers[method],
+                unseen=None if held_out is None else _unseen_scores(rows, scores[method], held_out, seed),
+            )
+            for method, rows in results.items()
+        ),
+        comparisons=tuple(
+            msgspec.structs.replace(pair, readers_differ=texts.get(pair.first) != texts.get(pair.second))
+            for pair in compare_methods(scores, baseline=baseline, seed=seed)
+        ),
+        settings=dict(settings),
         notes=dict(notes or {}),
         studies=defined(lambda method, rows: study_rows(method, rows, matcher=matcher)),
         claims=defined(claim_scores),
         knowledge=defined(knowledge_scores),
         baseline=baseline,
-        pool=_pool_recall([evidence for question, evidence in known.items() if question in asked]),
+        pool=_pool_recall([evidence for question, evidence in known.items() if question in hashes]),
+        learned=learned,
+        unseen=None if unseen is None else len(unseen),
+        notices=tuple(filter(None, notices)),
+    )
+
+
+def _unseen_scores(
+    rows: Sequence[RunRow], scores: Mapping[str, QuestionScore], unseen: Collection[str], seed: int
+) -> UnseenScores:
+    some = [row for row in rows if row.question_id in unseen]
+    support = [score_row(row).support for row in some]
+    ems, f1s = (
+        [value for row in some if (value := getattr(scores[row.question_id], name)) is not None]
+        for name in ("exact_match", "f1")
+    )
+    return UnseenScores(
+        n=len(some),
+        exact_match=mean_of(ems).mean,
+        f1=mean_of(f1s).mean,
+        exact_match_interval=bootstrap_interval(ems, seed=seed),
+        f1_interval=bootstrap_interval(f1s, seed=seed),
+        supporting_precision=mean_of(score.precision for score in support),
+        supporting_recall=mean_of(score.recall for score in support),
+        supporting_error_rate=mean_of(score.error_rate for score in support),
     )
 
 

@@ -16,8 +16,19 @@ from pytrace.kg.fact_store import QueryLimits
 from pytrace.kg.knowledge import Knowledge
 from pytrace.kg.queries import query_names
 from pytrace.kg.queries.running import Asked, QueryRunner
-from pytrace.methods.base import Count, Documents, MethodRow, Parts, Positive, Stages, check_questions, noted, register
-from pytrace.methods.cok.fact_checking import judge_by_model, make_claim_judge
+from pytrace.methods.base import (
+    Count,
+    Documents,
+    MethodRow,
+    Parts,
+    Positive,
+    Replacement,
+    Stages,
+    check_questions,
+    noted,
+    register,
+)
+from pytrace.methods.cok.fact_checking import CLAIMS_BY_WORDS, judge_by_model, make_claim_judge
 from pytrace.methods.cok.verified_chain import WHOLE, Chain, Step
 from pytrace.methods.cot.rationales import Thought
 from pytrace.methods.cot.thinking import Thoughtful, ThoughtSettings
@@ -344,8 +355,13 @@ register(
         ChainOfKnowledge,
         KnowledgeSettings(),
         # A small model's thoughts name people who are none, and it does not find the answer among the facts that a query gave.
-        KnowledgeSettings(
-            ask="question", unverified="drop", conclude="query", claim_demonstrations=0, claim_scoring="words"
+        (
+            Replacement(
+                "reads",
+                ("ask=question", "unverified=drop", "conclude=query"),
+                "the question itself is asked of the knowledge base instead of the model's thoughts",
+            ),
+            CLAIMS_BY_WORDS,
         ),
         _make,
         needs=frozenset({"knowledge base"}),

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.methods.base import Count, Documents, MethodRow, Stages, check_questions, make_answers, noted, register
+from pytrace.methods.base import (
+    Count,
+    Documents,
+    MethodRow,
+    Replacement,
+    Stages,
+    check_questions,
+    make_answers,
+    noted,
+    register,
+)
 from pytrace.methods.cot.thinking import NO_CONTEXT
-from pytrace.methods.ks_llm import KnowledgeSelection, KsSettings
+from pytrace.methods.ks_llm import SMALL_MODEL, KnowledgeSelection, KsSettings
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reading
@@ -21,6 +31,10 @@ from pytrace.retrieval import SentenceIndex
 
 if TYPE_CHECKING:
     from pytrace.methods.cok.chain_of_knowledge import KnowledgeSettings
+
+
+# A small model labels claims no better than chance, whatever it is shown; by words and calibrated it gives all three labels.
+CLAIMS_BY_WORDS = Replacement("reads", ("claim_scoring=words", "claim_demonstrations=0"))
 
 
 class StandardSettings(KsSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,10 +115,7 @@ register(
         "answer, or judge a claim, by what the model knows",
         StandardClaims,
         StandardSettings(),
-        # A small model labels claims no better than chance, whatever it is shown; by words and calibrated it gives all three labels.
-        StandardSettings(
-            reader_demonstrations=4, rationale_demonstrations=3, claim_demonstrations=0, claim_scoring="words"
-        ),
+        (SMALL_MODEL, CLAIMS_BY_WORDS),
         needs=frozenset(),
         takes=frozenset({"sentence index"}),
     )

@@ -125,8 +125,7 @@ register(
         "think a sentence, retrieve by it, think the next; answer from all that was retrieved",
         Ircot,
         IrcotSettings(),
-        IrcotSettings(reader_demonstrations=4, reading="span"),
-        lambda parts, settings, name: Ircot(
+        make=lambda parts, settings, name: Ircot(
             parts.model,
             parts.encoder() if settings.retriever != "bm25" else None,
             settings,

@@ -196,7 +196,6 @@ for _name, _summary, _method in (
             _summary,
             _method,
             ThoughtSettings(),
-            ThoughtSettings(),
             needs=frozenset(),
             takes=frozenset({"search"}),
         )

@@ -137,7 +137,6 @@ register(
         _SUMMARY,
         VerifyAndEdit,
         ThoughtSettings(),
-        ThoughtSettings(),
         needs=frozenset(),
         takes=frozenset({"search"}),
     )

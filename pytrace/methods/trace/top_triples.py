@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pytrace.methods.base import Documents, MethodRow, Positive, Selected, Stages, register
+from pytrace.methods.base import Documents, MethodRow, Positive, Replacement, Selected, Stages, register
 from pytrace.methods.trace.ranker import Ranker
-from pytrace.methods.trace.trace import SMALL
+from pytrace.methods.trace.trace import WITHOUT_TRIPLES
 from pytrace.methods.trace.triple_method import TripleMethod, UnitSettings
 from pytrace.records import Candidate, Chain
 
@@ -53,16 +53,7 @@ register(
         "the triples nearest to the question → answer from those, or from their documents; no chains",
         TopTriples,
         TopTriplesSettings(),
-        # What TRACE does for the same model, less its chains.
-        TopTriplesSettings(
-            unit=SMALL.unit,
-            extraction=SMALL.extraction,
-            adaptive_triple_demonstrations=SMALL.adaptive_triple_demonstrations,
-            spans=SMALL.spans,
-            reader_demonstrations=SMALL.reader_demonstrations,
-            reading=SMALL.reading,
-            reader_documents=SMALL.reader_documents,
-        ),
+        (WITHOUT_TRIPLES, Replacement("reads", ("reader_documents=2",))),  # as TRACE has it
         takes=frozenset({"graph"}),
     )
 )

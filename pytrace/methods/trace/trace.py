@@ -21,6 +21,7 @@ from pytrace.methods.base import (
     Documents,
     MethodRow,
     Positive,
+    Replacement,
     Selected,
     Stages,
     choice,
@@ -152,33 +153,45 @@ def make_selector(model: LanguageModel, encoder: Encoder, settings: TraceSetting
     )
 
 
-# Chosen on HotpotQA's adversarial subset, by hand and by `pytrace tune` (docs/measurements.md). SmolLM2-135M judges
-# letters no better than chance, and texts by PMI well; but what it adds to the ranker is gone once the ranker knows
-# which heads are named, so it only reads: spans, which it chooses better than it writes. It drowns in context, so that one
-# chain of two documents is read, the best of eight. It makes most tails up, so that sentences are its units and phrases its triples. Over an index the search has already
-# chosen the passages, better than sentences by the encoder alone would, and with a second chain the context holds
-# the answer more often (docs/corpus.md).
-SMALL = TraceSettings(
-    unit="sentence",
-    extraction="phrases",
-    scoring="ranker",
-    link_weight=0.5,
-    new_documents=True,
-    candidates=8,
-    length=2,
-    beams=8,
-    chains=1,
-    width=8,
-    demonstrations=2,
-    adaptive_demonstrations=False,
-    adaptive_triple_demonstrations=False,
-    spans=True,
-    reader_demonstrations=4,
-    reading="span",
-    reader_documents=2,
-    passages=3,
-    passage_chains=2,
+# What replaces the paper's parts was chosen with SmolLM2-135M on HotpotQA's adversarial subset, by hand and by `pytrace tune`
+# (docs/measurements.md). It makes most tails up, so that sentences are its units and phrases its triples. It judges letters no better
+# than chance, and texts by PMI well; but what PMI adds to the ranker is gone once the ranker knows which heads are named.
+WITHOUT_TRIPLES = Replacement(
+    "triples",
+    ("unit=sentence", "extraction=phrases", "adaptive_triple_demonstrations=false", "spans=true"),
+    "units are sentences instead of written triples",
 )
+WITHOUT_LETTERS = (
+    Replacement(
+        "logits",
+        ("scoring=black-box",),
+        "the language model writes one letter per step instead of scoring all options",
+    ),
+    Replacement("ends", ("adaptive=false",), "chains have a fixed length instead of ending where the model ends them"),
+    Replacement(
+        "letters",
+        (
+            "scoring=ranker",
+            "adaptive=true",  # whatever else a user has score them may end chains
+            "link_weight=0.5",
+            "new_documents=true",
+            "candidates=8",
+            "length=2",
+            "beams=8",
+            "width=8",
+            "demonstrations=2",
+            "adaptive_demonstrations=false",
+        ),
+        "the embedding model selects instead of the language model",
+    ),
+)
+# A small model drowns in context, so that one chain of two documents is read, the best of those that were searched. Over an index
+# the search has already chosen the passages, better than sentences by the encoder alone would, and with a second chain the context
+# holds the answer more often (docs/corpus.md); but whole passages are more to read than units of them.
+READS_LITTLE: dict[str, tuple[str, ...]] = {
+    "triple": ("chains=1", "reader_documents=2", "passages=3", "passage_chains=2"),
+    "document": ("chains=1", "reader_documents=2", "passages=2", "passage_chains=1"),
+}
 _SPACE = (
     # A selector that the ranker has no part in is worth little where the model is small; letters are the paper's.
     Choice(
@@ -223,13 +236,14 @@ for _name, _reader, _summary, _space in (
         (choice("reader_documents", 1, 2, 3, "none"),),
     ),
 ):
-    _papers, _small = (msgspec.structs.replace(each, reader=_reader) for each in (TraceSettings(), SMALL))
-    if _reader == "document":
-        # Whole passages are more to read than units of them.
-        _small = msgspec.structs.replace(_small, passages=2, passage_chains=1)
-    _tried = (*_SPACE, *_space, READER_CHOICE)
     register(
         MethodRow(
-            _name, _summary, Trace, _papers, _small, takes=frozenset({"graph", "search", "cross-encoder"}), space=_tried
+            _name,
+            _summary,
+            Trace,
+            msgspec.structs.replace(TraceSettings(), reader=_reader),
+            (WITHOUT_TRIPLES, *WITHOUT_LETTERS, Replacement("reads", READS_LITTLE[_reader])),
+            takes=frozenset({"graph", "search", "cross-encoder"}),
+            space=(*_SPACE, *_space, READER_CHOICE),
         )
     )

@@ -78,11 +78,20 @@ class _Reader:
         if kind in _SCALARS:
             self.skip(count * struct.calcsize(f"<{_SCALARS[kind]}"))
         elif kind == _STRING:
-            for _ in range(count):
-                self.skip(self.number("Q"))
+            self._skip_texts(count)
         else:
             raise _NotAModelError(f"a list in its header holds values of type {kind}")
         return count
+
+    def _skip_texts(self, count: int) -> None:
+        # A vocabulary has some hundred thousand texts: a call of `skip` for each would take a second.
+        data, size_of, position, end = self._data, struct.Struct("<Q").unpack_from, self.position, len(self._data)
+        for _ in range(count):
+            if position > end - 8:
+                raise _NotAModelError(f"it ends within its header, at byte {end:,}")
+            self.position = position + 8
+            position = self.position + size_of(data, position)[0]
+        self.skip(position - self.position)
 
 
 def read_header(path: Path) -> Header:
@@ -96,6 +105,11 @@ def read_header(path: Path) -> Header:
                 f"{path} is no model that can be loaded: {error}; pull it again or choose another"
             ) from None
     return header
+
+
+def count_parameters(header: Header) -> int:
+    """Return the numbers of all tensors, as llama.cpp counts a model's parameters."""
+    return sum(map(math.prod, header.tensors.values()))
 
 
 def _read(data: mmap.mmap) -> Header:

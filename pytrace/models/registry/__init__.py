@@ -31,6 +31,8 @@ T = TypeVar("T")
 _HASHES = "hashes.json"
 # Smaller files are hashed, in a millisecond, whenever they are loaded.
 _SMALL = 1 << 20
+# Files that a message names.
+_NAMED = 4
 
 
 class ModelStatus(msgspec.Struct, frozen=True):
@@ -85,6 +87,11 @@ def remembered(file: str, key: str, kind: type[dict[str, T]], make: Callable[[],
             with contextlib.suppress(OSError):
                 _keep(file, known)
         return known[key]
+
+
+def recall(file: str, key: str, kind: type[dict[str, T]]) -> T | None:
+    """Return what a JSON file in `home` has for a key, or None."""
+    return _known(file, kind).get(key)
 
 
 def _known(file: str, kind: type[dict[str, T]]) -> dict[str, T]:
@@ -203,8 +210,15 @@ def resolve_original(name_or_path: str | os.PathLike[str]) -> rewritten.Original
     path = _existing(Path(name).expanduser())
     if path.is_dir():
         inside = sorted(path.glob("*.gguf"))
-        if len(inside) != 1:
-            raise ModelFileError(f"directory {str(path)!r} has {len(inside)} GGUF files; name the one to use")
+        if not inside:
+            raise ModelFileError(
+                f"the folder {str(path)!r} has no GGUF file; name a model's file, or a folder with one"
+            )
+        if len(inside) > 1:
+            names = ", ".join(file.name for file in inside[:_NAMED])
+            raise ModelFileError(
+                f"the folder {str(path)!r} has {len(inside)} GGUF files ({names}); name the file to use"
+            )
         path = inside[0]
     return rewritten.Original(store.check_gguf(path), rewritten.folder_of_file(home(), path))
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, names_of
+from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
 from pytrace.reader.spans.yes_no import yes_features
@@ -21,6 +22,7 @@ _NEAR = 5  # words before and behind a span that are looked at
 _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
+_LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -37,8 +39,35 @@ class Scored(NamedTuple):
     """Each as entry, first character, and the character behind the last."""
 
 
-def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
-    """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for."""
+class EntryFacts(NamedTuple):
+    """What a search says of an entry of the evidence.
+
+    `rank` counts from 0, `relevance` is the search's score divided by the best one's, `role` is the place in the likeliest chain ("last",
+    "in" it, or "out"), and `hops` how likely the question takes several passages.
+    """
+
+    rank: int
+    relevance: float
+    role: str
+    hops: float
+
+    @property
+    def features(self) -> Features:
+        """The facts as features of every candidate in the entry."""
+        return {
+            f"rank {min(self.rank, _LAST)}": 1.0,
+            "relevance": math.log(max(self.relevance, _LEAST_RELEVANCE)),
+            f"chain {self.role}": 1.0,
+            f"chain {self.role}, hops": self.hops,
+        }
+
+
+def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts] = ()) -> list[Scored]:
+    """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for.
+
+    `facts` are what a search says of each entry; none if no search ranked them.
+    """
+    of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
     sentences = read_entries(entries)
     if asked.kind == "yes-no":
@@ -51,7 +80,7 @@ def candidates(question: str, entries: Sequence[str]) -> list[Scored]:
         form = normalise_answer(text)
         if not form:
             continue
-        features = view.features(span, form)
+        features = {**view.features(span, form), **of_entries[entry]}
         place = (entry, span.start, span.end)
         if form in found:
             known = found[form]
@@ -92,6 +121,11 @@ class _View:
         self._linked, self._leads = _links(self._titles, sentences)
         self._place = _places_within(sentences)
         counts = Counter(stem for sentence in sentences for stem in {word.stem for word in sentence.words})
+        self._focus = FocusView(question, [sentence.words for sentence in sentences])
+        self._below: dict[int, list[int]] = {}
+        for number, sentence in enumerate(sentences):
+            if not sentence.is_title:
+                self._below.setdefault(sentence.entry, []).append(number)
         self._rare = [
             sum(
                 1 / counts[stem]
@@ -140,7 +174,9 @@ class _View:
             features["at a title"] = 1
             features[f"{asked.kind}: at a title"] = 1
             features["sentence shares"] = math.log1p(self._best_shared[entry])
+            features.update(self._focus.title_features(self._below.get(entry, ())))
             return features
+        features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))
         features["sentence shares"] = math.log1p(sum(shared))
         features[f"sentence {min(self._place[span.sentence], _LAST)}"] = 1
         features["rare shares"] = self._rare[span.sentence]

@@ -73,6 +73,7 @@ def report_page(report: Report, store: RunStore, *, title: str, baseline: str | 
         "note": "" if any(True for _ in store.questions()) else _OLD_RUN,
         "status": "Reading the questions …",
         "data": "\n".join(["".join(blocks), data_element("data", packed_json(data.index))]),
+        "notices": "".join(f'<p class="notice">{shown(notice)}.</p>' for notice in map(_sentence, report.notices)),
         "methods": run_tables.methods_table(methods),
         "settings": settings_list(_settings(report, store)),
         "plots": _plots(methods, data),
@@ -104,6 +105,10 @@ def _lead(report: Report, data: PageData, store: RunStore) -> str:
         words.append(f"Of the supporting documents, methods are given {percent(report.pool.recall.mean)}.")
     started = store.started.replace("T", " ").replace("+00:00", " UTC")
     return " ".join([*words, f"The run was begun on {shown(started)}."])
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _tiles(methods: Sequence[MethodSummary]) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from pytrace.evaluation.scores.comparisons import Comparison
 from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores
+from pytrace.evaluation.scores.readers_in_use import reader_texts
 from pytrace.evaluation.scores.significance import BootstrapTest
 from pytrace.evaluation.scores.study import Table
 from pytrace.evaluation.scores.summary import MethodSummary
@@ -70,11 +71,20 @@ def _word(value: float | None, words: str = "percent") -> str:
     return NOTHING if value is None else _WORDS[words](value)
 
 
-def _record_table(caption: str, columns: Sequence[_Column], rows: Sequence[tuple[Cell, object]]) -> str:
-    """Write a table of records, each with the head of its row."""
+def _record_table(
+    caption: str,
+    columns: Sequence[_Column],
+    rows: Sequence[tuple[Cell, object]],
+    texts: tuple[tuple[str, str], Sequence[str]] | None = None,
+) -> str:
+    """Write a table of records, each with the head of its row; `texts` are the head and the cells of a second column."""
     cells = [column.cells([record for _, record in rows]) for column in columns]
+    heads = _heads(columns)
+    if texts is not None:
+        heads.insert(1, texts[0])
+        cells.insert(0, [Cell(shown(text), text) for text in texts[1]])
     written = [[head, *row] for (head, _), row in zip(rows, zip(*cells, strict=True), strict=True)]
-    return table(caption, _heads(columns), written)
+    return table(caption, heads, written)
 
 
 def _heads(columns: Iterable[_Column]) -> list[tuple[str, str]]:
@@ -87,9 +97,13 @@ def _method_cell(number: int, method: str) -> Cell:
 
 
 def methods_table(methods: Sequence[MethodSummary]) -> str:
-    """Write the main table: how good each method is, and what it costs."""
+    """Write the main table: how good each method is, and what it costs; with readers and unseen questions where there are such."""
     rows = [(_method_cell(number, one.method), one) for number, one in enumerate(methods, 1)]
-    return _record_table(_TABLES["methods"].caption, _TABLES["methods"].columns, rows)
+    some_unseen = any(one.unseen is not None for one in methods)
+    columns = [column for column in _TABLES["methods"].columns if some_unseen or column.value[0] != "unseen"]
+    readers = reader_texts({one.method: one.reader for one in methods})
+    texts = (("Reader", "how answers are read"), list(readers.values())) if readers else None
+    return _record_table(_TABLES["methods"].caption, columns, rows, texts)
 
 
 def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods: Sequence[str]) -> str:
@@ -106,9 +120,10 @@ def comparisons_table(comparisons: Sequence[Comparison], baseline: str, methods:
         won, lost = (tested.only_first, tested.only_second)[::sign]
         # The address of the questions that one of the two alone answers right.
         link = f'<a href="#a={number}&amp;b={methods.index(baseline) + 1}&amp;outcome='
+        note = "read in another way" if pair.readers_differ else ""
         rows.append(
             [
-                _method_cell(number, method),
+                _method_cell(number, method)._replace(note=note),
                 Cell(f"{pair.exact_match.n:,}", pair.exact_match.n),
                 _difference(*em),
                 _p_value(pair.exact_match.p_value, pair.adjusted.get("exact_match")),

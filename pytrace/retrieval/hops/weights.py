@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from importlib import resources
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +19,12 @@ from pytrace.errors import DataError, InputError
 from pytrace.retrieval.hops.features import FEATURES, Floats
 from pytrace.storage.files import atomic_output
 from pytrace.storage.foreign_json import read_json
+from pytrace.storage.question_hashes import load_question_hashes, save_question_hashes
 
 OWN_WEIGHTS = "weights.json"
 """In an index's directory: the weights that were learned for it."""
+
+_SHIPPED = Path(__file__).with_name("weights.json")
 
 
 class Scored(NamedTuple):
@@ -106,17 +109,27 @@ def load_weights(directory: Path | None = None) -> Weights:
             if weights.checksum and weights.checksum != _checksum(weights):
                 raise ValueError(f"it is damaged: its checksum is not {weights.checksum!r}")
             return weights
-        return msgspec.json.decode((resources.files(__package__) / "weights.json").read_bytes(), type=Weights)
+        return msgspec.json.decode(_SHIPPED.read_bytes(), type=Weights)
     except (OSError, ValueError) as error:
         remedy = "install pytrace again" if own is None else "remove it, or learn anew with 'pytrace index learn'"
         raise DataError(f"holds no weights ({error}); {remedy}", path=str(own or "weights.json")) from None
 
 
-def save_weights(directory: Path, weights: Weights) -> None:
-    """Keep weights for an index, in the place of those before."""
+def save_weights(directory: Path, weights: Weights, questions: Iterable[str]) -> None:
+    """Store weights for an index, and next to them the hashes of the questions that they and the shipped ones were learned from."""
     with atomic_output(directory / OWN_WEIGHTS) as stream:
         checked = msgspec.structs.replace(weights, checksum=_checksum(weights))
         stream.write(msgspec.json.format(msgspec.json.encode(checked), indent=2) + b"\n")
+    earlier = learned_questions() or ()
+    save_question_hashes(directory / OWN_WEIGHTS, questions, made_by=weights.made_by, earlier=earlier)
+
+
+def learned_questions(directory: Path | None = None) -> frozenset[str] | None:
+    """Return the hashes of the questions that the weights of `load_weights` were learned from; None if they are not listed."""
+    own = None if directory is None else directory / OWN_WEIGHTS
+    if own is not None and own.is_file():
+        return load_question_hashes(own, remedy="learn the weights again with 'pytrace index learn'")
+    return load_question_hashes(_SHIPPED, remedy="install pytrace again")
 
 
 def _checksum(weights: Weights) -> str:

@@ -46,7 +46,7 @@ export function claimsSection(claims) {
   return element(
     "section",
     { class: "card certificate", id: "claims" },
-    element("h2", {}, "What the answer says, beside the passages"),
+    element("h2", {}, "Claims of the answer, checked against the passages"),
     element("ol", { class: "certified" }, claims.map(checked)),
   );
 }

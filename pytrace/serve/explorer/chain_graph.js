@@ -1,6 +1,6 @@
 // Which nodes and edges the chains of a result make, and where they stand: a column a hop, from the question to the answer.
 
-import { spelled } from "./elements.js";
+import { placeOf } from "./chains.js";
 
 const GAP = 84; // between columns: room for a name on an edge
 const ROW_GAP = 26;
@@ -17,12 +17,13 @@ const MOST_NEIGHBOURS = 6; // of one passage; the list has all
 export const nodeOf = (passage) => `passage:${passage}`;
 
 /**
- * Make a graph of a result and of neighbours that were asked for (by the passage whose they are).
+ * Make a graph of the chains of a result, and of neighbours that were asked for (by the passage whose they are).
  *
- * A passage stands in the column of its hop in the likeliest chain that has it. Passages that the evidence rests on are
- * marked; those of them that lead to no other of them lead to the answer.
+ * A passage is in the column of its hop in the first chain that has it. Passages that the answer was read from are marked; the last
+ * step of the first chain leads to the answer.
  */
-export function chainGraph(result, neighbours = new Map()) {
+export function chainGraph(question, result, neighbours = new Map()) {
+  const { chains = [], sources = [] } = result.evidence;
   const nodes = new Map();
   const edges = new Map();
 
@@ -30,7 +31,7 @@ export function chainGraph(result, neighbours = new Map()) {
     if (!nodes.has(id)) nodes.set(id, { id, ...values });
     return nodes.get(id);
   };
-  const labels = new Set(); // a name stands once beside each passage that it leads to
+  const labels = new Set(); // a name is once beside each passage that it leads to
   const edge = (source, target, kind, name = "") => {
     const key = `${source}→${target}`;
     if (source === target || edges.has(key) || edges.has(`${target}→${source}`)) return;
@@ -39,32 +40,21 @@ export function chainGraph(result, neighbours = new Map()) {
     edges.set(key, { id: key, source, target, kind, label });
   };
 
-  node("question", { kind: "question", label: result.request.question, column: 0 });
-  for (const chain of result.chains?.chains ?? []) {
+  node("question", { kind: "question", label: question, column: 0 });
+  for (const [number, chain] of chains.entries()) {
     const path = ["question"];
     for (const step of chain.steps) {
-      const from = path[step.source] ?? "question";
-      const id = nodeOf(step.id);
-      node(id, { kind: "passage", label: step.title, passage: step, column: nodes.get(from).column + 1 });
-      edge(from, id, "link", spelled(step.name, [step.title, ...chain.steps.map(({ sentence }) => sentence)]));
-      path.push(id);
+      const from = path[step.after ?? 0] ?? "question";
+      const place = placeOf(step, sources);
+      path.push(place ? nodeOf(place.id) : from);
+      if (!place) continue;
+      const column = nodes.get(from).column + 1;
+      node(path.at(-1), { kind: "passage", label: place.title, passage: place, column });
+      edge(from, path.at(-1), number ? "link" : "evidence", step.link);
     }
+    if (!number && result.answer) node("answer", { kind: "answer", label: result.answer }).from = path.at(-1);
   }
-
-  const evidence = result.evidence;
-  const used = new Set((evidence?.document_ids ?? []).map(nodeOf));
-  for (const chain of evidence?.chains.slice(0, 3) ?? []) {
-    let before = "question";
-    for (const unit of chain.units.filter((unit) => unit.id)) {
-      const id = nodeOf(unit.id);
-      if (id === before) continue;
-      node(id, { kind: "passage", label: unit.title, passage: unit, column: nodes.get(before).column + 1 });
-      edge(before, id, "evidence");
-      before = id;
-      used.add(id);
-    }
-  }
-  for (const id of used) if (nodes.has(id)) nodes.get(id).used = true;
+  for (const { id, read } of sources) if (read && nodes.has(nodeOf(id))) nodes.get(nodeOf(id)).used = true;
 
   for (const [passage, found] of neighbours) {
     const from = nodes.get(nodeOf(passage));
@@ -75,13 +65,10 @@ export function chainGraph(result, neighbours = new Map()) {
     }
   }
 
-  if (result.answer) {
-    const column = 1 + Math.max(...[...nodes.values()].map((found) => found.column ?? 0));
-    node("answer", { kind: "answer", label: result.answer.answer || "No answer", column });
-    const seen = [...used].filter((id) => nodes.has(id));
-    const onward = new Set([...edges.values()].filter((one) => used.has(one.target)).map((one) => one.source));
-    const last = seen.filter((id) => !onward.has(id));
-    for (const id of last.length ? last : seen) edge(id, "answer", "answer");
+  const answer = nodes.get("answer");
+  if (answer) {
+    answer.column = 1 + Math.max(...[...nodes.values()].map((found) => found.column ?? 0));
+    edge(answer.from, "answer", "answer");
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()] };
 }

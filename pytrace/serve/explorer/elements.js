@@ -54,10 +54,27 @@ export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
-/** Return where a passage stands, with the last two parts of the file's path; all of it shows beside the pointer. */
+/** Return a location with the last two parts of the file's path and no character offsets; all of it shows at the pointer. */
 export function placeLine(where) {
-  const short = where.replace(/^\/(?:[^/,]+\/)+(?=[^/,]+\/[^/,]+)/, "…/");
+  const short = where.replace(/, characters \d+-\d+$/, "").replace(/^\/(?:[^/,]+\/)+(?=[^/,]+\/[^/,]+)/, "…/");
   return where ? element("span", { class: "place", title: short === where ? null : where }, short) : null;
+}
+
+/** Return a text as parts, of which those from start to end of each span are made by `make`; the spans do not overlap. */
+export function marked(text, spans, make) {
+  const parts = [];
+  let at = 0;
+  for (const [start, end] of [...spans].sort((a, b) => a[0] - b[0])) {
+    if (start < at) continue;
+    parts.push(text.slice(at, start), make(text.slice(start, end)));
+    at = end;
+  }
+  return [...parts, text.slice(at)];
+}
+
+/** Return a confidence as a word and a percentage, as `pytrace ask` prints it. */
+export function confidenceWords({ confidence, certainty }) {
+  return confidence == null ? certainty : `${certainty} (${Math.round(100 * confidence)} %)`;
 }
 
 /** Write a name as one of the texts has it; links have their names in small letters. */

@@ -5,7 +5,7 @@ import { Documents } from "./documents.js";
 import { drawHistory, setUpHistory, storeResult } from "./history.js";
 import { closePane, togglePane } from "./panes.js";
 import { readDocument } from "./reader.js";
-import { ResultView } from "./results.js";
+import { foundSentences, ResultView } from "./results.js";
 import { get, post, setKeyForm, stream, ServiceError } from "./service.js";
 
 const METHOD = "pytrace.method";
@@ -57,7 +57,7 @@ function fillMethods() {
   const answers = info.methods.length > 0 && info.language_model !== "";
   select.closest("label").hidden = !answers;
   byId("submit").hidden = !answers || running !== null;
-  byId("certify-choice").hidden = !answers;
+  byId("check-choice").hidden = !answers;
   summarize();
 }
 
@@ -88,8 +88,8 @@ function requestOf(kind) {
   const passages = byId("passages").valueAsNumber || undefined;
   const common = { question, where: lines("where"), passages };
   if (kind === "search") return common;
-  const certify = byId("certify").checked && !byId("certify-choice").hidden;
-  return { ...common, method: byId("method").value, settings: lines("settings"), certify, stream: true };
+  const check = byId("check").checked && !byId("check-choice").hidden;
+  return { ...common, method: byId("method").value, settings: lines("settings"), check, stream: true };
 }
 
 function ask(kind) {
@@ -106,18 +106,18 @@ function ask(kind) {
   run({ id: crypto.randomUUID?.() ?? String(Math.random()), at: Date.now(), kind, request, times: {} });
 }
 
-async function run(result) {
+async function run(asked) {
   running = new AbortController();
   const { signal } = running;
-  const shown = new ResultView(result, { read: (passage) => read(passage, result), again: () => again(result) });
+  const shown = new ResultView(asked, { read: (place) => read(place, asked), again: () => again(asked) });
   view = shown;
   busy(true);
   shown.stages.start();
   if (matchMedia(NARROW).matches) byId("results").scrollIntoView({ block: "start" });
   try {
-    if (result.kind === "search") await search(result, shown, signal);
-    else await answer(result, shown, signal);
-    storeResult(result);
+    if (asked.kind === "search") await search(asked, shown, signal);
+    else await answer(asked, shown, signal);
+    storeResult(asked);
   } catch (error) {
     const cancelled = signal.aborted;
     shown.stages.stop(cancelled ? "cancelled" : "failed");
@@ -137,24 +137,22 @@ async function run(result) {
   }
 }
 
-async function search(result, shown, signal) {
-  const found = await post("v1/search", result.request, signal);
-  const { question, read_as, hops, seeds, chains, passages } = found;
-  result.seeds = { question, read_as, hops, seeds };
-  result.chains = { chains, passages };
-  result.times.search = shown.stages.arrive("search", result.chains);
-  shown.add("chains");
+async function search(asked, shown, signal) {
+  take("search", await post("v1/search", asked.request, signal), asked, shown);
 }
 
-async function answer(result, shown, signal) {
-  for await (const [name, data] of stream("v1/ask", result.request, signal)) {
+async function answer(asked, shown, signal) {
+  for await (const [name, data] of stream("v1/ask", asked.request, signal)) {
     if (name === "error") throw ServiceError.of(data.error ?? data);
-    if (!shown.stages.names.includes(name)) continue;
-    result[name] = data;
-    result.times[name] = shown.stages.arrive(name, data);
-    shown.add(name);
+    if (shown.stages.names.includes(name)) take(name, data, asked, shown);
   }
-  if (!result.answer) throw new ServiceError("The service ended before it had answered. Try again.");
+  if (!asked.answer) throw new ServiceError("The service ended before it had answered. Try again.");
+}
+
+function take(stage, result, asked, shown) {
+  asked[stage] = result;
+  asked.times[stage] = shown.stages.arrive(stage, result);
+  shown.add(stage);
 }
 
 function again({ kind, request }) {
@@ -174,31 +172,19 @@ function busy(now) {
 
 // ---- reading
 
-function read(passage, result) {
-  const seen = [
-    ...(result.seeds?.seeds ?? []),
-    ...(result.chains?.passages ?? []),
-    ...(result.chains?.chains ?? []).flatMap(({ steps }) => steps),
-  ];
-  const found = new Map();
-  for (const { id, sentence_index: index } of seen) {
-    const sentences = found.get(id) ?? [];
-    if (index >= 0) sentences.push(index);
-    found.set(id, sentences);
-  }
-  const document = passage.document ?? seen.find(({ id }) => id === passage.id)?.document ?? passage.id;
-  view?.graph?.mark(passage.id);
-  readDocument({ ...passage, document }, found);
+function read(place, asked) {
+  view?.graph?.mark(place.id);
+  readDocument(place, foundSentences(asked));
 }
 
-function showStored(result) {
+function showStored(asked) {
   running?.abort();
-  byId("question").value = result.request.question;
-  view = new ResultView(result, { read: (passage) => read(passage, result), again: () => again(result) });
+  byId("question").value = asked.request.question;
+  view = new ResultView(asked, { read: (place) => read(place, asked), again: () => again(asked) });
   view.showAll();
   if (matchMedia(NARROW).matches) closePane();
   byId("results").scrollIntoView({ block: "start" });
-  announce(`Stored result of: ${result.request.question}`);
+  announce(`Stored result of: ${asked.request.question}`);
 }
 
 // ---- the key

@@ -86,12 +86,13 @@ function style() {
   ];
 }
 
-/** The graph of one result. `read(passage)` is called with the step, unit or neighbour that is clicked. */
+/** The graph of the chains of a question. `read(passage)` is called with the passage or neighbour that is clicked. */
 export class GraphView {
   constructor(box, caption, read) {
     this.box = box;
     this.caption = caption;
     this.read = read;
+    this.question = "";
     this.result = null;
     this.neighbours = new Map();
     this.shown = null;
@@ -103,9 +104,9 @@ export class GraphView {
     addEventListener("themechange", () => this.cy?.style(style()));
   }
 
-  /** Draw a result, from the beginning. */
-  show(result) {
-    if (result.id !== this.result?.id) this.neighbours = new Map();
+  /** Draw the chains of a result. */
+  show(asked, result) {
+    this.question = asked.request.question;
     this.result = result;
     this.draw();
   }
@@ -127,7 +128,7 @@ export class GraphView {
   draw() {
     this.width = this.box.clientWidth;
     if (!this.result || this.width < 50) return;
-    const { nodes, edges } = chainGraph(this.result, this.neighbours);
+    const { nodes, edges } = chainGraph(this.question, this.result, this.neighbours);
     const margin = 4; // borders are drawn half outside their nodes
     const { height, down } = place(nodes, this.width - 2 * margin);
     const { above, below } = down ? { above: 0, below: 0 } : bend(nodes, edges);
@@ -178,7 +179,7 @@ export class GraphView {
     this.cy.on("mouseover", "node", (event) => {
       const { kind, passage, label } = event.target.data();
       this.box.style.cursor = passage ? "pointer" : "";
-      const words = passage?.sentence ?? passage?.text;
+      const words = passage?.sentence;
       this.caption.textContent = words ? `${label}: ${words}` : label;
       if (kind === "neighbour")
         this.caption.textContent = `${label}, linked by the name “${spelled(passage.name, [label])}”`;

@@ -4,20 +4,22 @@ import { arrowKeys, byId, count, element } from "./elements.js";
 import { furnish } from "./panes.js";
 
 const MOST = 50;
+const VERSION = 1; // of results, in pytrace/results.py
 const KEY = `pytrace.history:${location.pathname}`;
 
-/** Return the stored results, the newest first. */
+/** Return the stored questions, the newest first; those with results of another version of the schema are left out. */
 export function storedResults() {
   try {
-    return JSON.parse(localStorage.getItem(KEY)) ?? [];
+    const stored = JSON.parse(localStorage.getItem(KEY)) ?? [];
+    return stored.filter(({ search, answer }) => (answer ?? search)?.version === VERSION);
   } catch {
     return [];
   }
 }
 
-/** Store a result; the oldest leave, first beyond 50, then as long as the browser has no room. */
-export function storeResult(result) {
-  const results = [result, ...storedResults()].slice(0, MOST);
+/** Store a question with its results; the oldest leave, first beyond 50, then as long as the browser has no room. */
+export function storeResult({ evidence, ...asked }) {
+  const results = [asked, ...storedResults()].slice(0, MOST);
   while (results.length) {
     try {
       localStorage.setItem(KEY, JSON.stringify(results));
@@ -57,7 +59,7 @@ export function drawHistory() {
 
 function row(result) {
   const asked = new Date(result.at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
-  const by = result.kind === "search" ? "search only" : (result.answer?.method ?? result.request.method);
+  const by = result.kind === "search" ? "search only" : result.answer?.method || result.request.method;
   return element(
     "li",
     {},
@@ -66,7 +68,7 @@ function row(result) {
       { type: "button", class: "row", on: { click: () => show(result) } },
       element("span", { class: "row-title" }, result.request.question),
       result.answer ? element("span", { class: "row-answer" }, result.answer.answer || "no answer") : null,
-      element("span", { class: "row-facts" }, `${asked} · ${by}`),
+      element("span", { class: "row-facts" }, [asked, by].filter(Boolean).join(" · ")),
     ),
   );
 }

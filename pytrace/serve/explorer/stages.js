@@ -1,27 +1,22 @@
 // The stages of a question as they arrive, each with the time that it took.
 
-import { announce, count, duration, element, still } from "./elements.js";
+import { announce, confidenceWords, count, duration, element, still } from "./elements.js";
 
-export const ASK = ["seeds", "chains", "evidence", "answer"];
+export const ASK = ["search", "evidence", "answer"];
 export const SEARCH = ["search"];
 
-const NAMES = {
-  seeds: "Seeds",
-  chains: "Chains",
-  evidence: "Evidence",
-  answer: "Answer",
-  search: "Search",
-};
+const NAMES = { search: "Search", evidence: "Evidence", answer: "Answer" };
 
 const DETAILS = {
-  seeds: (found) => count(found.seeds.length, "passage"),
-  chains: (found) => count(found.chains.length, "chain"),
-  evidence: (found) => (found.context.length ? count(found.context.length, "piece") : "none found"),
-  answer: (found) => `by ${found.method}`,
-  search: (found) => `${count(found.chains.length, "chain")}, ${count(found.passages.length, "passage")}`,
+  search: ({ evidence }) => (evidence.sources?.length ? count(evidence.sources.length, "passage") : "none found"),
+  evidence: ({ evidence }) => {
+    const read = (evidence.sources ?? []).filter((source) => source.read).length || (evidence.context?.length ?? 0);
+    return read ? `${read} to read` : "none found";
+  },
+  answer: (result) => (result.answer ? confidenceWords(result) : "none"),
 };
 
-const STATES = { waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled" };
+const STATES = { waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled", skipped: "not needed" };
 
 /** A row of stages. `times` has the seconds of each that has arrived; what is still to come is counted while it runs. */
 export class Stages {
@@ -71,13 +66,20 @@ export class Stages {
     this.clock = setInterval(tick, still() ? 1000 : 100);
   }
 
-  /** Take what a stage found; return the seconds that it took. */
+  /** Show what a stage found, and return the seconds that it took; stages before it that were left out are passed over. */
   arrive(name, found) {
     const seconds = (performance.now() - this.since) / 1000;
+    for (const before of this.names.slice(this.names.indexOf(this.running), this.names.indexOf(name))) this.skip(before);
     this.show(name, found, seconds);
     announce(`${NAMES[name]}: ${DETAILS[name](found)}, ${duration(seconds)}.`);
     this.#run(this.names[this.names.indexOf(name) + 1]);
     return seconds;
+  }
+
+  /** Show that a question did not need a stage. */
+  skip(name) {
+    this.#set(name, "skipped");
+    this.items.get(name).time.textContent = "";
   }
 
   /** Show a stage that has arrived. */

@@ -1,0 +1,239 @@
+"""Learn the weights of the answer extractor, and measure it on questions that it has not seen.
+
+    python -m benches.train_reader --data DIR --work DIR [--write]
+
+Learns from DATA/train alone: questions of several hops and of one, read with what the search finds for them among 21,000 passages, and
+questions with their own passages; confidence is learned from answers by weights that did not see their questions, and from questions that
+are asked of a corpus without their passages. Prints EM, F1 and calibration on the open corpora, none of whose questions is learned from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import minimize
+
+import pytrace
+from benches.reading_sets import Example, index_of, questions_of, searched, train_examples
+from pytrace.certify.claims.evaluation import calibration_error
+from pytrace.evaluation.scores.metrics import exact_match, f1_score
+from pytrace.reader.spans import weights as shipped
+from pytrace.reader.spans.certainty import certainty
+from pytrace.reader.spans.features import candidates
+from pytrace.reader.spans.reader import SpanReader, entry_facts
+from pytrace.reader.spans.weights import SpanWeights
+from pytrace.storage.question_hashes import save_question_hashes
+
+Floats = NDArray[np.float64]
+
+OPEN = ("hotpotqa-train", "musique-train", "2wiki")
+LEAST = 8  # questions that have a feature, for it to have a weight
+PENALTY = 1.0
+SHARPNESS = 4  # a candidate is worth its F1 to this power: what is nearly right teaches, too, and what is right most
+FOLDS = 3
+SMALLEST = 0.02  # a smaller weight is left out
+
+
+class Row(NamedTuple):
+    """An example with the features of its candidates, as numbers of names, and what each candidate is worth."""
+
+    example: Example
+    texts: list[str]
+    names: NDArray[np.int32]
+    values: NDArray[np.float32]
+    starts: NDArray[np.int64]
+    worth: NDArray[np.float32]
+
+
+def rows_of(examples: Iterable[Example], vocabulary: dict[str, int]) -> list[Row]:
+    rows: list[Row] = []
+    begun = time.monotonic()
+    for example in examples:
+        found = candidates(example.question, example.evidence.context, entry_facts(example.evidence))
+        names: list[int] = []
+        values: list[float] = []
+        starts = [0]
+        for one in found:
+            for name, value in one.features.items():
+                if value:
+                    names.append(vocabulary.setdefault(name, len(vocabulary)))
+                    values.append(float(value))
+            starts.append(len(names))
+        texts = [one.text for one in found]
+        if not texts:
+            continue
+        worth = [f1_score(text, example.answers).f1 ** SHARPNESS if example.answers else 0.0 for text in texts]
+        rows.append(
+            Row(
+                example,
+                texts,
+                np.array(names, dtype=np.int32),
+                np.array(values, dtype=np.float32),
+                np.array(starts, dtype=np.int64),
+                np.array(worth, dtype=np.float32),
+            )
+        )
+        if len(rows) % 500 == 0:
+            print(f"{len(rows):,} questions read, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+def learn_choice(rows: Sequence[Row], vocabulary: dict[str, int]) -> dict[str, float]:
+    """Learn weights by which the worthiest candidate of each question comes first: the expected worth under a softmax is maximized."""
+    rows = [row for row in rows if row.worth.max() > 0]
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    for row in rows:
+        counts[np.unique(row.names)] += 1
+    kept = np.flatnonzero(counts >= LEAST)
+    column = np.full(len(vocabulary), -1, dtype=np.int64)
+    column[kept] = np.arange(len(kept))
+    owners, columns, values, offset = [], [], [], 0
+    for row in rows:
+        places = column[row.names]
+        owner = np.repeat(np.arange(len(row.texts)), np.diff(row.starts)) + offset
+        owners.append(owner[places >= 0])
+        columns.append(places[places >= 0])
+        values.append(row.values[places >= 0])
+        offset += len(row.texts)
+    matrix = sparse.csr_matrix(
+        (np.concatenate(values).astype(np.float64), (np.concatenate(owners), np.concatenate(columns))),
+        shape=(offset, len(kept)),
+    )
+    turned = matrix.T.tocsr()
+    sizes = np.array([len(row.texts) for row in rows])
+    starts = np.cumsum(sizes) - sizes
+    group = np.repeat(np.arange(len(rows)), sizes)
+    worth = np.concatenate([row.worth for row in rows]).astype(np.float64)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        scores = matrix @ weights
+        shares = np.exp(scores - np.maximum.reduceat(scores, starts)[group])
+        shares /= np.add.reduceat(shares, starts)[group]
+        expected = np.maximum(np.add.reduceat(shares * worth, starts), 1e-12)
+        gradient = turned @ (shares - shares * worth / expected[group])
+        return -np.log(expected).sum() + PENALTY * weights @ weights, gradient + 2 * PENALTY * weights
+
+    found = minimize(loss, np.zeros(len(kept)), jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    names = list(vocabulary)
+    return {
+        names[place]: round(float(weight), 3)
+        for place, weight in zip(kept.tolist(), found, strict=True)
+        if abs(weight) >= SMALLEST
+    }
+
+
+class Read(NamedTuple):
+    """The answer to an example, what tells how likely it is right, and whether it is."""
+
+    text: str
+    told: dict[str, float]
+    right: bool
+
+
+def read(examples: Iterable[Example], weights: SpanWeights) -> list[Read]:
+    reader = SpanReader(None, weights=weights)  # type: ignore[arg-type]  # it asks no model
+    reads = []
+    for example in examples:
+        ranked = reader.rank(example.question, example.evidence)
+        if not ranked:
+            reads.append(Read("", {"always": 1.0}, False))
+            continue
+        text = ranked[0].candidate.text
+        right = bool(example.answers) and exact_match(text, example.answers) == 1
+        reads.append(Read(text, certainty(example.question, example.evidence, ranked), right))
+    return reads
+
+
+def learn_certainty(reads: Sequence[Read]) -> dict[str, float]:
+    """Learn the log-odds that answers are right: logistic regression."""
+    names = sorted({name for one in reads for name in one.told})
+    matrix = np.array([[one.told.get(name, 0.0) for name in names] for one in reads])
+    signs = np.where([one.right for one in reads], 1.0, -1.0)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        margins = signs * (matrix @ weights)
+        gradient = matrix.T @ (-signs / (1 + np.exp(margins)))
+        return np.logaddexp(0, -margins).sum() + 0.1 * weights @ weights, gradient + 0.2 * weights
+
+    found = minimize(loss, np.zeros(len(names)), jac=True, method="L-BFGS-B").x
+    return {name: round(float(weight), 4) for name, weight in zip(names, found, strict=True)}
+
+
+def learned(rows: Sequence[Row], vocabulary: dict[str, int]) -> SpanWeights:
+    """Learn choice from all rows, and certainty from the answers of each fold by weights of the others."""
+    reads: list[Read] = []
+    for fold in range(FOLDS):
+        others = [row for number, row in enumerate(rows) if number % FOLDS != fold]
+        weights = SpanWeights(learn_choice(others, vocabulary), {})
+        mine = [row.example for number, row in enumerate(rows) if number % FOLDS == fold]
+        reads += read([each for each in mine if each.evidence.relevance or hash(each.question) % 4 == 0], weights)
+        print(f"fold {fold}: {np.mean([one.right for one in reads]):.3f} right so far", file=sys.stderr, flush=True)
+    return SpanWeights(learn_choice(rows, vocabulary), learn_certainty(reads))
+
+
+def print_sets(sets: dict[str, list[Example]], weights: SpanWeights) -> None:
+    print("| set | questions | EM | F1 | mean confidence | calibration error |\n|---|---|---|---|---|---|")
+    together: list[tuple[float, bool]] = []
+    for name, examples in sets.items():
+        reads = read(examples, weights)
+        confidences = np.array([weights.probability(one.told) for one in reads])
+        right = np.array([one.right for one in reads])
+        f1 = np.mean(
+            [
+                f1_score(one.text, each.answers).f1 if each.answers else 0.0
+                for one, each in zip(reads, examples, strict=True)
+            ]
+        )
+        together += zip(confidences.tolist(), right.tolist(), strict=True)
+        print(
+            f"| {name} | {len(reads)} | {100 * right.mean():.1f} | {100 * f1:.1f} | {confidences.mean():.3f} | "
+            f"{calibration_error(confidences, right):.3f} |"
+        )
+    confidences, right = np.array([each for each, _ in together]), np.array([each for _, each in together])
+    print(f"all: calibration error {calibration_error(confidences, right):.3f}")
+    for least in (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5):
+        own = [each for each, is_right in together if is_right]
+        print(f"  from {least}: {100 * np.mean(np.array(own) >= least):.0f} % of right answers kept")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="folder for indexes, which are made once")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    engine = pytrace.load(threads=1)
+    vocabulary: dict[str, int] = {}
+    rows = rows_of(train_examples(given.data, given.work, engine), vocabulary)
+    print(f"{len(rows):,} questions to learn from: {Counter(row.example.set for row in rows)}", file=sys.stderr)
+    weights = learned(rows, vocabulary)
+    weights = msgspec.structs.replace(weights, made_by="python -m benches.train_reader --data DIR --work DIR --write")
+    sets: dict[str, list[Example]] = {}
+    indexes: dict[str, Any] = {}
+    for name in OPEN:
+        folder = given.data / "open" / name
+        indexes[name] = index_of(given.work, name, [folder], engine)
+        sets[name] = list(searched(indexes[name], questions_of(folder), engine, name))
+    for name, other in zip(OPEN, (*OPEN[1:], OPEN[0]), strict=True):
+        rows_of_set = questions_of(given.data / "open" / name, 100)
+        sets[f"{name} asked of {other}"] = list(searched(indexes[other], rows_of_set, engine, name, foreign=True))
+    print_sets(sets, weights)
+    if given.write:
+        path = Path(shipped.__file__).with_name("weights.json")
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=0) + b"\n")
+        save_question_hashes(path, [row.example.question for row in rows], made_by=weights.made_by)
+        print(f"{len(weights.choice):,} weights written to {path}")
+
+
+if __name__ == "__main__":
+    main()

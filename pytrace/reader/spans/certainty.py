@@ -1,0 +1,68 @@
+"""What tells how likely a span is right: how far it is ahead of others, what the search says of its passage, and what the evidence lacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.spans.question import read_question
+from pytrace.reader.spans.words import content_stems, words
+from pytrace.records import Evidence
+
+if TYPE_CHECKING:
+    from pytrace.reader.spans.reader import Ranked
+
+_BOUND = 1e-4
+
+
+def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> dict[str, float]:
+    """Return what speaks for the first of some candidates being right, by name.
+
+    Parameters
+    ----------
+    question, evidence
+        What was asked, and the evidence.
+    ranked
+        The candidates, the likeliest first, with scores in log-probabilities up to a constant.
+    """
+    best = ranked[0]
+    form = f" {normalise_answer(best.candidate.text)} "
+    # A longer or shorter form of the same answer is no rival.
+    rivals = [
+        one.score
+        for one in ranked[1:]
+        if (other := f" {normalise_answer(one.candidate.text)} ") not in form and form not in other
+    ]
+    share = 1 / (1 + sum(math.exp(score - best.score) for score in rivals))
+    bounded = min(max(share, _BOUND), 1 - _BOUND)
+    asked = read_question(question)
+    seen = content_stems(words(" ".join(evidence.context)))
+    names = {word.stem for word in words(question)[1:] if word.kind in ("name", "number")} & asked.stems
+    features = best.candidate.features
+    told = {
+        "always": 1.0,
+        "log-odds": math.log(bounded / (1 - bounded)),
+        "lead": min(best.score - rivals[0], 6.0) if rivals else 6.0,
+        "score": max(-10.0, min(best.score, 10.0)),
+        "ruled": float(bool(features.get("the one of two"))),
+        "yes or no": float(asked.kind == "yes-no"),
+        "words unseen": 1 - len(asked.stems & seen) / max(len(asked.stems), 1),
+        "names unseen": 1 - len(names & seen) / len(names) if names else 0.0,
+        "focus": features.get("focus share", 0.0),
+        "unranked": float(not evidence.relevance),
+    }
+    return told | signals(evidence.signals, features)
+
+
+def signals(searched: Mapping[str, float], features: Mapping[str, float]) -> dict[str, float]:
+    """Return what a search says of the evidence and of the answer's passage; nothing if there was no search."""
+    if not searched:
+        return {}
+    return {
+        **{f"search {name}": value for name, value in searched.items()},
+        "answer relevance": features.get("relevance", 0.0),
+        "answer in the chain": float("chain last" in features or "chain in" in features),
+        "answer last in the chain": float("chain last" in features),
+    }
