@@ -120,9 +120,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EvidenceChain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Steps that lead to the answer; `score` is the log-probability that the method's search gave, for `--explain`."""
+    """Steps that lead to the answer.
+
+    `rank` is the chain's rank in the method's search, from 1 (0: no search made it), and `score` the log-probability that the search gave
+    it, for `--explain`.
+    """
 
     steps: tuple[Step, ...]
+    rank: int = 0
     score: float | None = None
     ended: bool = True
 
@@ -140,6 +145,21 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: tuple[str, ...] = ()
     details: FeatureCover | WrittenTriples | Reasoning | None = None
     graph: GraphCounts | None = None
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Ids of the documents that the answer was read from, as a whole or by their triples, best first."""
+        return tuple(source.id for source in self.sources if source.read or source.votes)
+
+    @property
+    def read_texts(self) -> tuple[str, ...]:
+        """What the answer was read from, entry by entry."""
+        return self.context or tuple(f"[{source.title}] {source.text}" for source in self.sources if source.read)
+
+    @property
+    def method_chains(self) -> tuple[EvidenceChain, ...]:
+        """The chains of the method's own search, by rank."""
+        return tuple(sorted((chain for chain in self.chains if chain.rank), key=lambda chain: chain.rank))
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.engine.findings import answer_result
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.records import (
     Answer,
     AnswerPlace,
@@ -23,6 +24,7 @@ from pytrace.records import (
     Triple,
     Usage,
 )
+from pytrace.results import Result
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"q\" 'a' <!-- ]]> & \u202eשלום\u2028\x00 \ud800"
@@ -84,30 +86,37 @@ def question(number: int) -> Question:
     )  # fmt: skip
 
 
-def chained(one: Question) -> Answer:
+def result_of(one: Question, answer: Answer) -> Result:
+    """Return the result of an answer, as `Engine.run` does; the documents are those of the example, or the question's own."""
+    return answer_result(answer, {document.id: document for document in (*DOCUMENTS, *one.documents)})
+
+
+def chained(one: Question) -> Result:
     """Answer by chains of triples, right but for the first."""
     evidence = Evidence(
         "triples", tuple(unit.text for unit in TRIPLES), ("d0", "d2"), {"d0": 5, "d2": 2}, ChainSearch(CHAINS)
     )
-    return Answer(
+    answer = Answer(
         one.question, "London", "trace", evidence, {"select": USAGE}, {"select": 1.4, "read": 0.2}, ("cut",), 90
     )
+    return result_of(one, answer)
 
 
-def by_sentences(one: Question) -> Answer:
+def by_sentences(one: Question) -> Result:
     """Answer by chains of sentences, with words of one: right for even numbers."""
     chains = (Chain(UNITS, (-0.1, -0.2), -0.3, finished=False), Chain(UNITS[:1], (-0.1, -0.5), -0.6, finished=True))
     texts = tuple(f"[{DOCUMENTS[place].title}] {DOCUMENTS[place].text}" for place in (1, 2))
     evidence = Evidence("documents", texts, ("d1", "d2"), {"d1": 2, "d2": 1}, ChainSearch(chains))
     even = int(one.id[1:]) % 2 == 0
-    return Answer(
+    answer = Answer(
         one.question, "in London" if even else "Hanover", "trace-doc", evidence, {"read": USAGE}, {"read": 0.5}, (), 40,
-        places=(AnswerPlace("d2", 1, 12, 21) if even else AnswerPlace("d1", 1, 12, 19), AnswerPlace("gone", 0, 0, 1)),
+        places=(AnswerPlace("d2", 1, 12, 21) if even else AnswerPlace("d1", 1, 12, 19),),
         probability=0.71,
     )  # fmt: skip
+    return result_of(one, answer)
 
 
-def scoped(one: Question) -> Answer:
+def scoped(one: Question) -> Result:
     """Answer by coverage: wrong."""
     evidence = Evidence(
         "sentences",
@@ -115,17 +124,19 @@ def scoped(one: Question) -> Answer:
         ("d0", "d3"),
         derivation=FeatureCover(COVERAGE, (("d0", 0), ("d2", 1), ("d4", -1))),
     )
-    return Answer(one.question, "=HYPERLINK(1)", "scope-coe", evidence, {"judge": USAGE}, {"judge": 0.9}, (), 45)
+    answer = Answer(one.question, "=HYPERLINK(1)", "scope-coe", evidence, {"judge": USAGE}, {"judge": 0.9}, (), 45)
+    return result_of(one, answer)
 
 
-def asked(one: Question) -> Answer:
+def asked(one: Question) -> Result:
     """Answer by thoughts and a knowledge base: what is hostile, which is right for the first."""
     thoughts = ("First, the husband is Ernest Augustus.", HOSTILE)
     evidence = Evidence("facts", ("A fact.",), (), derivation=Reasoning(thoughts, QUERIES))
-    return Answer(one.question, HOSTILE, "cok", evidence, {"think": USAGE}, {"think": 1.1}, (HOSTILE,), 30)
+    answer = Answer(one.question, HOSTILE, "cok", evidence, {"think": USAGE}, {"think": 1.1}, (HOSTILE,), 30)
+    return result_of(one, answer)
 
 
-METHODS: dict[str, Callable[[Question], Answer]] = {
+METHODS: dict[str, Callable[[Question], Result]] = {
     "trace": chained,
     "trace-doc": by_sentences,
     "scope-coe": scoped,
@@ -149,10 +160,10 @@ def fill_run(store: RunStore, count: int, *, keep: bool = True) -> None:
     for name, method in METHODS.items():
         for one in questions:
             failed = name == "scope-coe" and one.id == "q3"
-            answer = None if failed else method(one)
+            result = None if failed else method(one)
             error = "ContextOverflowError: the prompt has 9,000 tokens" if failed else ""
             store.save(
                 name,
                 one.id,
-                Result(name, one.id, one.question, one.answers, one.supporting_documents, one.kind, answer, error),
+                RunRow(name, one.id, one.question, one.answers, one.supporting_documents, one.kind, result, error),
             )

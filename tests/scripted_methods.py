@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from pytrace.errors import ContextOverflowError, DataError, ModelFileError, PytraceError
-from pytrace.evaluation.run.runner import Batched, Method, Result, RunStore
-from pytrace.records import Answer, Evidence, Question
+from pytrace.evaluation.run.runner import Batched, Method, RunRow, RunStore
+from pytrace.records import Question
+from pytrace.results import Findings, Result, Source
 
 QUESTIONS = [Question(f"q{i}", f"Question {i}?", (f"{i} \ud800",), supporting_documents=("d",)) for i in range(11)]
 SIZES = {"one": 1, "four": 4}
@@ -36,12 +37,20 @@ ERRORS: dict[str, Exception] = {
 }
 
 
-def say(method: str, question: Question) -> Answer:
+def read(text: str, *documents: str) -> Findings:
+    """Return the evidence of an answer that was read from a text of some documents."""
+    sources = tuple(Source(id=name, document=name, title="", text="", read=True) for name in documents)
+    return Findings(kind="documents", sources=sources, context=(text,))
+
+
+def say(method: str, question: Question) -> Result:
     """Answer with what the question holds; the third question is too long."""
     if question.id == "q2":
         raise ContextOverflowError("the prompt has 9,000 tokens and the context 2,048")
-    evidence = Evidence("documents", (question.question,), ("d", f"{question.id}-{method}"))
-    return Answer(question.question, question.answers[0], method, evidence, seconds={"read": 0.25})
+    evidence = read(question.question, "d", f"{question.id}-{method}")
+    return Result(
+        question=question.question, answer=question.answers[0], method=method, evidence=evidence, seconds={"read": 0.25}
+    )
 
 
 def make(log: Path | None = None, *, seconds: float = 0.0, crew: int = 1) -> dict[str, Method]:
@@ -56,7 +65,7 @@ def make(log: Path | None = None, *, seconds: float = 0.0, crew: int = 1) -> dic
         while len(list(here.iterdir())) < crew:
             time.sleep(0.01)
 
-    def tell(method: str, questions: Sequence[Question]) -> list[Answer]:
+    def tell(method: str, questions: Sequence[Question]) -> list[Result]:
         if log is not None:
             with log.open("a") as stream:
                 stream.write(f"{os.getpid()} {method} {' '.join(question.id for question in questions)}\n")
@@ -74,7 +83,7 @@ def make_none(kind: str) -> dict[str, Method]:
 def make_failing(kind: str, where: str = "q5") -> dict[str, Method]:
     """Make a method that fails at a question, or kills its own process ("killed") or ends it ("ended") there."""
 
-    def ask(question: Question) -> Answer:
+    def ask(question: Question) -> Result:
         if question.id == where:
             time.sleep(2)  # another process that started later answers what it was given before
         if question.id == where and kind == "killed":
@@ -88,12 +97,12 @@ def make_failing(kind: str, where: str = "q5") -> dict[str, Method]:
     return {"one": ask}
 
 
-def kept(store: RunStore) -> dict[tuple[str, str], Result]:
+def kept(store: RunStore) -> dict[tuple[str, str], RunRow]:
     """Return all rows without what a clock says, by method and question."""
     return {
         (method, row.question_id): row
-        if row.answer is None
-        else msgspec.structs.replace(row, answer=msgspec.structs.replace(row.answer, seconds={}, usage={}))
+        if row.result is None
+        else msgspec.structs.replace(row, result=msgspec.structs.replace(row.result, seconds={}, usage={}))
         for method in store.methods()
         for row in store.rows(method)
     }

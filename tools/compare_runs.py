@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from pytrace.evaluation.run.run_store import RunStore
-from pytrace.records import Evidence
+from pytrace.results import Findings
 
 
-def answers(run: str) -> dict[tuple[str, str], tuple[str, Evidence | None]]:
-    """Return text and evidence of every answer of a run, by method and question; runs of older versions are read as new ones."""
+def answers(run: str) -> dict[tuple[str, str], tuple[str, Findings | None]]:
+    """Return text and evidence of every answer of a run, by method and question."""
     path = Path(run) / "run.sqlite"
     if not path.is_file():
         raise SystemExit(f"{path} is not there; give a directory that 'pytrace eval --out' wrote")
@@ -21,8 +21,8 @@ def answers(run: str) -> dict[tuple[str, str], tuple[str, Evidence | None]]:
         rows = [row for method in store.methods() for row in store.rows(method)]
     return {
         (row.method, row.question_id): (row.error, None)
-        if row.answer is None
-        else (row.answer.text, row.answer.evidence)
+        if row.result is None
+        else (row.result.answer, row.result.evidence)
         for row in rows
     }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytrace.evaluation.run.run_store import RunStore
     from pytrace.evaluation.run.runner import Batched, Progress
     from pytrace.evaluation.run.runner import Engine as Executor
-    from pytrace.methods.catalog import Method, MethodName
+    from pytrace.methods.catalog import MethodName
     from pytrace.records import Question
 
 _NOTES = 20  # on a screen, of what is wrong with rows of the data
@@ -142,7 +142,7 @@ class Eval(Command):
     def run(self) -> Result:
         from pytrace.cli.report import print_report, print_retrieval, print_seeds
         from pytrace.evaluation.data.datasets import data_settings
-        from pytrace.evaluation.data.indexed_questions import retrieval_scores
+        from pytrace.evaluation.data.indexed_questions import PASSAGES, retrieval_scores
         from pytrace.evaluation.run.run_store import RunStore
         from pytrace.evaluation.run.runner import batch_sizes
         from pytrace.evaluation.run.runner import evaluate as run
@@ -162,7 +162,15 @@ class Eval(Command):
         questions = self._questions()
         lists = question_lists(self.index, self._trained_models())
         job = EvaluationJob(
-            methods, self.settings, models, self.knowledge, self.kg, self.batch, self.index, self.systems
+            methods=methods,
+            settings=self.settings,
+            models=models,
+            knowledge=self.knowledge,
+            kg=self.kg,
+            batch=self.batch,
+            index=self.index,
+            passages=self.pool or PASSAGES,
+            systems=self.systems,
         )
         # The processes share the processors: with more threads than those they would only wait for each other.
         threads = models.threads or max(1, len(os.sched_getaffinity(0)) // self.processes)
@@ -170,10 +178,10 @@ class Eval(Command):
             out.mkdir(parents=True, exist_ok=True)
         # Without --out a store in memory, so that there is one way to run and to score.
         with ExitStack() as stack, RunStore(":memory:" if out is None else out / "run.sqlite") as store:
-            opened = stack.enter_context(open_job(job))
             # Before the run is recorded, so that a refused one leaves nothing that --resume would hold to.
-            check_claims(opened.methods, questions)
+            check_claims(methods, questions)
             check_gold(methods, questions)
+            opened = stack.enter_context(open_job(job))
             store.open_run(
                 {
                     "data": data_settings(self.data, pool=None if self.index is not None else self.pool),
@@ -303,16 +311,17 @@ class Eval(Command):
         return Workers(make, sizes, processes=self.processes)
 
 
-def check_claims(methods: Mapping[str, Method], questions: Sequence[Question]) -> None:
+def check_claims(methods: Iterable[MethodName], questions: Sequence[Question]) -> None:
     """Refuse to have claims judged by methods that cannot."""
     from pytrace.evaluation.data.datasets import CLAIM
     from pytrace.methods.base import ClaimMethod
+    from pytrace.methods.catalog import method_row
 
     claims = sum(question.kind == CLAIM for question in questions)
-    for label, method in methods.items():
-        if claims and not isinstance(method, ClaimMethod):
+    for method in methods:
+        if claims and not issubclass(method_row(method.name).method, ClaimMethod):
             raise InputError(
-                f"{label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard, cot, cot-sc, verify-and-edit or cok"
+                f"{method.label} cannot judge claims, which {claims} of the {len(questions)} questions are; use standard, cot, cot-sc, verify-and-edit or cok"
             )
 
 

@@ -54,12 +54,11 @@ class Tune(Command):
     models: Engine = MODELS
 
     def run(self) -> Result:
-        from pytrace.engine.evaluation_jobs import asker, versions
+        from pytrace.engine.evaluation_jobs import Asker, versions
         from pytrace.evaluation.data.datasets import data_settings, read_questions
         from pytrace.evaluation.run.run_store import RunStore
         from pytrace.evaluation.run.runner import Batched
-        from pytrace.methods.baselines import GOLD
-        from pytrace.methods.catalog import METHODS, MethodName, check_overrides, make_method, parse_method
+        from pytrace.methods.catalog import METHODS, MethodName, check_overrides, parse_method
         from pytrace.models.response_cache import CachedModel
         from pytrace.storage.files import replace_file
         from pytrace.tuning import default_space, parse_choice
@@ -79,19 +78,13 @@ class Tune(Command):
         out.mkdir(parents=True, exist_ok=True)
 
         with closing(CachedModel(models.model, out / "answers.sqlite")) as model, RunStore(out / "run.sqlite") as store:
-
-            def make(named: MethodName) -> Batched:
-                trial = make_method(
-                    named, model, lambda: models.encoder, models.abilities, cross_encoder=lambda: models.cross_encoder
-                )
-                return Batched(asker(trial, gold=named.name == GOLD), self.batch)
-
             # All that an answer depends on, so that no search is resumed with answers of other models or data.
             store.open_run(
                 {
                     "data": data_settings(self.data),
                     "questions": len(questions),
                     "language model": models.model.fingerprint,
+                    **({} if models.reader is None else {"reader": models.reader.fingerprint}),
                     "encoder": models.encoder.fingerprint,
                     "cross-encoder": None if models.cross_encoder_name is None else models.cross_encoder.fingerprint,
                     "context": models.model.context_tokens,
@@ -101,6 +94,11 @@ class Tune(Command):
                 resume=self.resume,
                 notes={"data": str(self.data)},
             )
+            engine = models.with_model(model)
+
+            def make(named: MethodName) -> Batched:
+                return Batched(Asker(engine, named), self.batch)
+
             processes.last_words("the answers so far are stored, go on with --resume")
             tuned = search(
                 start,

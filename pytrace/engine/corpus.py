@@ -165,6 +165,10 @@ class Corpus:
         """Iterate over the documents."""
         return iter(self.documents)
 
+    def passage(self, id: str) -> Document | None:
+        """Return a passage by its id; None if there is none."""
+        return next((document for document in self.documents if document.id == id), None)
+
     def index_for(self, engine: Engine) -> IndexedCorpus:
         """Return the index that searches this corpus: built in a private temporary directory on first use, removed with the corpus."""
         with self._indexing:
@@ -302,6 +306,11 @@ class IndexedCorpus(Corpus):
     def __iter__(self) -> Iterator[Document]:
         """Iterate over the passages."""
         return map(self.index.passage, range(len(self.index)))
+
+    def passage(self, id: str) -> Document | None:
+        """Return a passage by its id; None if there is none."""
+        row = self.index.row_of(id)
+        return None if row is None else self.index.passage(row)
 
     def index_for(self, engine: Engine) -> IndexedCorpus:
         """Return this corpus."""

@@ -1,4 +1,4 @@
-"""What an evaluation's methods are made of, as the options say it: it can be sent to other processes, which make them anew."""
+"""Methods that an evaluation asks, as its options say it: a job can be sent to other processes, each of which makes them again."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 import pytrace
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
+from pytrace.results import Request, Result
 
 if TYPE_CHECKING:
+    from pytrace.engine.corpus import Corpus
+    from pytrace.engine.running import Resources
     from pytrace.evaluation.run.runner import Batched
     from pytrace.kg.knowledge import Knowledge
-    from pytrace.methods.catalog import Method, MethodName
-    from pytrace.records import Answer, Question
+    from pytrace.methods.catalog import MethodName
+    from pytrace.models.language_model import LanguageModel
+    from pytrace.records import Document, Question
     from pytrace.triples.graph import TripleStore
 
 # Questions in flight together.
@@ -32,7 +38,7 @@ class EvaluationJob:
     """The methods with their settings, and the models, knowledge base, graph and index that they use.
 
     `settings` are those of ``--set``, `kg` is the graph of ``--kg``, `batch` how many questions are in flight together, and
-    `index` that of ``--index``, which some methods search while they think. `systems` are those of ``--system``, which stand among the
+    `index` that of ``--index``, which is searched for `passages` per question. `systems` are those of ``--system``, which are among the
     methods and which each process imports.
     """
 
@@ -43,6 +49,7 @@ class EvaluationJob:
     kg: Path | None = None
     batch: int | None = None
     index: Path | None = None
+    passages: int = 20
     systems: tuple[str, ...] = ()
 
     def for_processes(self, threads: int) -> EvaluationJob:
@@ -59,10 +66,11 @@ class EvaluationJob:
 
 
 class OpenJob:
-    """A job's methods, made of loaded models: see `open_job`."""
+    """A job with its models, graph and index opened and its methods made: see `open_job`."""
 
     def __init__(self, job: EvaluationJob, opened: ExitStack) -> None:
         from pytrace.engine.corpus import Corpus
+        from pytrace.engine.running import Resources
         from pytrace.methods.catalog import add_system, check_overrides
         from pytrace.triples.graph import TripleStore
 
@@ -71,13 +79,13 @@ class OpenJob:
             add_system(system)
         graph = self.graph = None if job.kg is None else opened.enter_context(TripleStore.open(job.kg, mode="read"))
         corpus = None if job.index is None else opened.enter_context(closing(Corpus.open(job.index)))
-        search = None if corpus is None else corpus.finder(job.models)
         # One for all methods, so that a knowledge base is opened once.
         self.opener: Callable[[], Knowledge] | None = job.knowledge.opener(job.models)
+        resources = Resources(graph=graph, knowledge=self.opener, methods={})
         overrides = check_overrides(job.methods, job.settings)
-        self.methods: dict[str, Method] = {
-            method.label: job.models.method(
-                method, overrides[method.name], graph=graph, knowledge=self.opener, search=search, corpus=corpus
+        self._askers = {
+            method.label: Asker(
+                job.models, method, overrides[method.name], resources, corpus=corpus, passages=job.passages
             )
             for method in job.methods
         }
@@ -85,22 +93,16 @@ class OpenJob:
     def askers(self) -> dict[str, Batched]:
         """Return what asks each method a batch of questions, by its label."""
         from pytrace.evaluation.run.runner import Batched
-        from pytrace.methods.baselines import GOLD
 
         # With --deterministic, questions that a resumed run finds together must not decide what a question's answer is.
         size = self.job.batch or (1 if self.job.models.model.deterministic else _BATCH)
-        names = {method.label: method.name for method in self.job.methods}
-        return {
-            label: Batched(asker(method, gold=names[label] == GOLD), size) for label, method in self.methods.items()
-        }
+        return {label: Batched(asker, size) for label, asker in self._askers.items()}
 
     def settings(self, threads: int) -> dict[str, Any]:
         """Return all that an answer depends on but the questions, for resuming and for the report."""
         # `threads` are those of the models that answer: they decide in which order numbers are added, so that a
         # deterministic run is the same only with as many. Without --deterministic, what is asked together decides as
         # much, and they are left out.
-        import msgspec
-
         from pytrace.methods.catalog import METHODS, MethodName, check_overrides, method_settings
 
         # Of all methods, so that a run can be resumed with more of them; settings behind a colon are in a method's label.
@@ -144,28 +146,76 @@ def make_askers(job: EvaluationJob) -> dict[str, Batched]:
     return OpenJob(job, ExitStack()).askers()
 
 
-def asker(method: Method, *, gold: bool = False) -> Callable[[Sequence[Question]], list[Answer]]:
-    """Return what asks a method questions, with their supporting documents alone if `gold`, and lets it judge claims."""
-    from pytrace.evaluation.data.datasets import CLAIM
-    from pytrace.methods.base import ClaimMethod
+class Asker:
+    """Asks a method the questions of a data set, and has it judge the claims.
 
-    def answers(questions: Sequence[Question]) -> list[Answer]:
-        claims = [question for question in questions if question.kind == CLAIM]
-        others = [question for question in questions if question.kind != CLAIM]
-        by_id: dict[str, Answer] = {}
-        if claims and isinstance(method, ClaimMethod):
-            judged = method.judge([claim.question for claim in claims], [claim.documents for claim in claims])
-            by_id.update(zip((claim.id for claim in claims), judged, strict=True))
-        if others:
-            documents = [
-                tuple(document for document in each.documents if not gold or document.id in each.supporting_documents)
-                for each in others
-            ]
-            answered = method.answer([each.question for each in others], documents)
-            by_id.update(zip((each.id for each in others), answered, strict=True))
-        return [by_id[question.id] for question in questions]
+    Parameters
+    ----------
+    engine, method, settings, resources
+        Models, the method with its settings, and what it may use; the method is made at once.
+    corpus
+        Corpus that is searched for each question; None: each question has its own documents.
+    passages
+        Maximum number of passages per question that are searched for.
+    """
 
-    return answers
+    def __init__(
+        self,
+        engine: Engine,
+        method: MethodName,
+        settings: Sequence[str] = (),
+        resources: Resources | None = None,
+        *,
+        corpus: Corpus | None = None,
+        passages: int = 20,
+    ) -> None:
+        from pytrace.engine.running import Resources, prepare
+        from pytrace.methods.baselines import GOLD
+
+        self._engine = engine
+        self._method = method
+        self._settings = tuple(settings)
+        self._resources = resources or Resources(methods={})
+        self._corpus = corpus
+        self._passages = passages
+        self._gold = method.name == GOLD
+        self._searches = corpus is not None and not self._gold
+        prepare(engine, self._request("", None if self._searches else ()), corpus, self._resources)
+
+    def __call__(self, questions: Sequence[Question]) -> list[Result]:
+        """Answer questions; confidence decides nothing, so that methods are compared on all of them."""
+        from pytrace.evaluation.data.datasets import CLAIM
+
+        requests = [
+            self._request(question.question, self._documents(question), judge=question.kind == CLAIM)
+            for question in questions
+        ]
+        results = self._engine.run(requests, self._corpus, resources=self._resources)
+        return [with_context_tokens(result, self._engine.model) for result in results]
+
+    def _documents(self, question: Question) -> tuple[Document, ...] | None:
+        if self._gold:
+            return tuple(document for document in question.documents if document.id in question.supporting_documents)
+        return None if self._searches else question.documents
+
+    def _request(self, question: str, documents: tuple[Document, ...] | None, *, judge: bool = False) -> Request:
+        return Request(
+            question=question,
+            task="judge" if judge else "answer",
+            method=self._method.label,
+            settings=self._settings,
+            documents=documents,
+            passages=self._passages,
+            min_confidence=0.0,
+        )
+
+
+def with_context_tokens(result: Result, model: LanguageModel) -> Result:
+    """Return a result with the language model's count of what was read, which readers without that model do not give."""
+    texts = result.evidence.read_texts
+    if result.context_tokens or not texts:
+        return result
+    return msgspec.structs.replace(result, context_tokens=model.count_tokens("\n".join(texts)))
 
 
 def graph_settings(graph: TripleStore) -> dict[str, Any]:

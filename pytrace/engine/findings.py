@@ -1,4 +1,4 @@
-"""The evidence of a result: what was found and read, as sources and chains that end at the sentence of the answer."""
+"""The result of a method's answer: what was found and read, as sources and chains that end at the sentence of the answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pytrace.documents.languages import UNSPACED
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.evidence import supporting_sentence
 from pytrace.reader.spans.words import content_stems, words
-from pytrace.records import Answer, AnswerPlace, Chain, ChainSearch, Document, TextUnit, Triple, Unit
-from pytrace.results import EvidenceChain, Findings, Source, Step
+from pytrace.records import Answer, AnswerPlace, Chain, ChainSearch, Document, TextUnit, Triple, Unit, Usage
+from pytrace.results import EvidenceChain, Findings, Result, Source, Step, certainty_of
 from pytrace.retrieval.hops import PassageChain, chain_evidence
 from pytrace.retrieval.passages.names import normal_form, passage_names
 from pytrace.retrieval.passages.segment import document_id
@@ -86,6 +86,24 @@ def search_findings(question: str, found: Found, *, chains: int, passages: int) 
     return Findings(kind="passages", chains=tuple(shown), sources=sources.listed())
 
 
+def answer_result(answer: Answer, documents: Mapping[str, Document], found: Found | None = None) -> Result:
+    """Return the result of a method's answer, however confident it is; the parameters are those of `answer_findings`."""
+    return Result(
+        question=answer.question,
+        read_as=answer.question if found is None else found.ranking.question or answer.question,
+        answer=answer.text,
+        confidence=answer.probability,
+        certainty=certainty_of(answer.probability),
+        method=answer.method,
+        evidence=answer_findings(answer, documents, found),
+        notes=answer.notes,
+        usage={stage: usage for stage, usage in answer.usage.items() if usage != Usage()},
+        seconds=answer.seconds,
+        context_tokens=answer.context_tokens,
+        deterministic=answer.deterministic,
+    )
+
+
 def answer_findings(answer: Answer, documents: Mapping[str, Document], found: Found | None = None) -> Findings:
     """Return what an answer was read from, its first chain ending at the sentence that holds the answer.
 
@@ -108,33 +126,45 @@ def answer_findings(answer: Answer, documents: Mapping[str, Document], found: Fo
     chains = [
         EvidenceChain(
             steps=_steps(answer.question, chain.units, documents, sources, tuple(map(math.exp, chain.steps))),
+            rank=rank,
             score=chain.score,
             ended=chain.finished,
         )
-        for chain in evidence.chains
+        for rank, chain in enumerate(evidence.chains, 1)
     ]
     first = _first_chain(answer, documents, found, sources)
     if first is not None:
-        chains = [first, *(chain for chain in chains if _sentences(chain) != _sentences(first))]
-    listed = sources.listed()
-    kept = [source.text for source in listed if source.read]
+        chains = _with_first(first, chains)
     derivation = evidence.derivation
-    return Findings(
+    findings = Findings(
         kind=evidence.kind,
         chains=tuple(chains),
-        sources=listed,
-        context=() if evidence.kind == "documents" and len(kept) == len(evidence.context) else evidence.context,
+        sources=sources.listed(),
         details=None if isinstance(derivation, ChainSearch) else derivation,
         graph=derivation.graph if isinstance(derivation, ChainSearch) else None,
     )
+    # The texts of the sources are stored once.
+    if findings.read_texts == evidence.context:
+        return findings
+    return msgspec.structs.replace(findings, context=evidence.context)
 
 
 def _votes(votes: Mapping[str, int], name: str) -> dict[str, object]:
     return {"votes": votes[name]} if name in votes else {}
 
 
-def _sentences(chain: EvidenceChain) -> list[tuple[int, int]]:
-    return [(step.source, step.sentence_index) for step in chain.steps]
+def _with_first(first: EvidenceChain, chains: list[EvidenceChain]) -> list[EvidenceChain]:
+    """Return chains with the one that ends at the answer before them; if it is one of them, that one keeps its rank and score."""
+    for number, chain in enumerate(chains):
+        if _sentences(chain) == _sentences(first):
+            last = msgspec.structs.replace(chain.steps[-1], answer=first.steps[-1].answer)
+            held = msgspec.structs.replace(chain, steps=(*chain.steps[:-1], last))
+            return [held, *chains[:number], *chains[number + 1 :]]
+    return [first, *chains]
+
+
+def _sentences(chain: EvidenceChain) -> list[tuple[int, int, str]]:
+    return [(step.source, step.sentence_index, step.sentence) for step in chain.steps]
 
 
 def answer_sentence(answer: Answer, documents: Mapping[str, Document]) -> AnswerPlace | None:
@@ -375,4 +405,4 @@ def _shared_words(first: str, second: str, asked: frozenset[str]) -> str:
     return max(shared, key=lambda word: (word.kind == "name", word.kind == "number", len(word.text))).text
 
 
-__all__ = ["answer_findings", "answer_sentence", "search_findings", "source_of"]
+__all__ = ["answer_findings", "answer_result", "answer_sentence", "search_findings", "source_of"]

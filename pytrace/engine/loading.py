@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import warnings
@@ -214,6 +215,12 @@ class Engine:
                 UserWarning,
                 stacklevel=2,
             )
+
+    def with_model(self, model: LanguageModel) -> Engine:
+        """Return this engine with another language model, such as one that remembers its answers; models loaded so far are shared."""
+        engine = copy.copy(self)
+        vars(engine)["model"] = model
+        return engine
 
     def method(self, method: str | MethodName, settings: Sequence[str] = (), **parts: Any) -> Method:
         """Make a method of these models; `parts` are those of `pytrace.methods.catalog.make_method`."""

@@ -6,18 +6,20 @@ Every front end calls `Engine.run`: the command line, the library, the service, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from pytrace.documents.filters import matches, parse_filters
 from pytrace.engine.corpus import Corpus, IndexedCorpus, distinct_documents
-from pytrace.engine.findings import answer_findings, search_findings, source_of
+from pytrace.engine.findings import answer_result, search_findings, source_of
 from pytrace.engine.questions import NOT_A_QUESTION, is_question
 from pytrace.errors import InputError
-from pytrace.records import Answer, Document, Triple, Usage
-from pytrace.results import Check, Findings, Request, Result, certainty_of
+from pytrace.records import Answer, Document, Triple
+from pytrace.results import Check, Findings, Request, Result
 from pytrace.retrieval.searching import Found
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ class Resources:
         Model that decides about claims.
     on_extracted
         Is called after each document whose triples were extracted.
+    methods
+        Keeps methods between calls, with what they extracted or indexed; None: each call makes its own. Calls that share it must
+        follow each other.
     """
 
     graph: TripleStore | None = None
@@ -70,6 +75,25 @@ class Resources:
     facts: KnowledgeBase | None = None
     checker: EntailmentModel | None = None
     on_extracted: Callable[[object], object] | None = None
+    methods: dict[Hashable, tuple[Method, _Searches]] | None = None
+
+
+class _Searches:
+    """What a method searches by: the batch that it answers now."""
+
+    batch: _Batch
+
+    def find(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+        return self.batch.find(queries, retriever, count)
+
+    def hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
+        return self.batch.hops(questions, documents)
+
+
+def prepare(engine: Engine, request: Request, corpus: Corpus | None, resources: Resources) -> None:
+    """Make the method of a request and keep it in `resources.methods`, so that one that cannot be made is refused before it is asked."""
+    batch = _Batch(engine, [request], corpus, resources)
+    batch.method(batch.method_name())
 
 
 def run(
@@ -174,9 +198,9 @@ class _Batch:
             for number, result in enumerate(results):
                 tell("search", number, result)
             return results
-        name = self._method_name()
+        name = self.method_name()
         self._needs_documents = "documents" in method_row(name.name).needs
-        method = self._method(name)
+        method = self.method(name)
         documents = self._given = self._documents(name, tell)
         if self._first.task == "search":
             results = []
@@ -204,7 +228,8 @@ class _Batch:
 
     # ---- what is asked, and of what
 
-    def _method_name(self) -> MethodName:
+    def method_name(self) -> MethodName:
+        """Return the method that is asked for."""
         from pytrace.methods.baselines import GOLD
         from pytrace.methods.catalog import parse_method
 
@@ -215,19 +240,28 @@ class _Batch:
             )
         return name
 
-    def _method(self, name: MethodName) -> Method:
+    def method(self, name: MethodName) -> Method:
+        """Return the method, made for this batch or kept from an earlier one."""
         resources = self._resources
-        return self._engine.method(
-            name,
-            self._first.settings,
-            graph=resources.graph,
-            extracted=resources.on_extracted,
-            index=resources.index,
-            knowledge=resources.knowledge,
-            search=None if self._searched is None else self._keeping,
-            corpus=self._searched,
-            hops=self._hops,
-        )
+        key = (name, self._first.settings, self._searched)
+        kept = {} if resources.methods is None else resources.methods
+        if key not in kept:
+            searches = _Searches()
+            method = self._engine.method(
+                name,
+                self._first.settings,
+                graph=resources.graph,
+                extracted=resources.on_extracted,
+                index=resources.index,
+                knowledge=resources.knowledge,
+                search=None if self._searched is None else searches.find,
+                corpus=self._searched,
+                hops=searches.hops,
+            )
+            kept[key] = method, searches
+        method, searches = kept[key]
+        searches.batch = self
+        return method
 
     @property
     def _searched(self) -> Corpus | None:
@@ -247,7 +281,7 @@ class _Batch:
         filters = parse_filters(self._first.where)
         return [document for document in distinct_documents(documents) if matches(document, filters)]
 
-    def _keeping(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
+    def find(self, queries: Sequence[str], retriever: SearchName, count: int) -> list[list[Document]]:
         """Search the corpus for a method, and keep what is found for the result."""
         assert self._searched is not None
         found = self._searched.find(queries, self._engine, retriever, count, where=self._first.where)
@@ -323,7 +357,7 @@ class _Batch:
         finally:
             corpus.close()
 
-    def _hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
+    def hops(self, questions: Sequence[str], documents: Sequence[Sequence[Document]]) -> list[Found]:
         """Return what the search across hops found for questions of this batch."""
         # The same question may be asked of different documents.
         asked = zip(self._questions, map(id, self._given), strict=True)
@@ -381,32 +415,30 @@ class _Batch:
 
     def _result(self, number: int, answer: Answer, check: Check | None = None, *, final: bool = True) -> Result:
         request, found = self._requests[number], self._found.get(number)
-        confidence = answer.probability
+        self._look_up(number, answer)
+        result = answer_result(answer, self._known[number], found)
+        result = msgspec.structs.replace(
+            result,
+            question=request.question,
+            check=check,
+            notes=(*answer.notes, *self._notes),
+            seconds=self._seconds(answer),
+        )
         least = self._engine.min_confidence if request.min_confidence is None else request.min_confidence
         # Words that no passage was read for are the model's own.
         unread = self._needs_documents and not answer.evidence.context and least > 0
-        unlikely = confidence is not None and confidence < least
-        abstained = final and (not answer.text or unlikely or unread)
-        findings = answer_findings(answer, self._known[number], found)
-        if abstained:
-            findings = Findings(kind=findings.kind, sources=self._closest(found, findings))
-        return Result(
-            question=request.question,
-            read_as=request.question if found is None else found.ranking.question or request.question,
-            answer="" if abstained else answer.text,
-            confidence=confidence,
-            certainty=certainty_of(confidence),
-            abstained=abstained,
-            reason=NOT_FOUND if abstained else "",
-            withheld=answer.text if abstained else "",
-            method=answer.method,
-            evidence=findings,
-            check=check,
-            notes=(*answer.notes, *self._notes),
-            usage={stage: usage for stage, usage in answer.usage.items() if usage != Usage()},
-            seconds=self._seconds(answer),
-            context_tokens=answer.context_tokens,
-            deterministic=answer.deterministic,
+        unlikely = result.confidence is not None and result.confidence < least
+        if not final or (answer.text and not unlikely and not unread):
+            return result
+        # Evaluations, which ask for every answer, score what was read for an empty one, too.
+        closest = Findings(kind=result.evidence.kind, sources=self._closest(found, result.evidence))
+        return msgspec.structs.replace(
+            result,
+            answer="",
+            abstained=True,
+            reason=NOT_FOUND,
+            withheld=answer.text,
+            evidence=closest if least else result.evidence,
         )
 
     def _seconds(self, answer: Answer) -> dict[str, float]:
@@ -414,6 +446,15 @@ class _Batch:
         if not self._searching:
             return answer.seconds
         return {**answer.seconds, "search": self._searching + answer.seconds.get("search", 0.0)}
+
+    def _look_up(self, number: int, answer: Answer) -> None:
+        """Read those passages of the evidence that a method found in the corpus by itself."""
+        corpus = self._searched
+        if corpus is None:
+            return
+        for name in answer.evidence.document_ids:
+            if name not in self._known[number] and (passage := corpus.passage(name)) is not None:
+                self._known[number][name] = passage
 
     def _closest(self, found: Found | None, findings: Findings) -> tuple[Any, ...]:
         """Return the passages nearest to a question: those of the search, or else those that were read."""

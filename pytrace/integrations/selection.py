@@ -94,7 +94,7 @@ class PassageSelector:
         self._method = parse_method(method)
         self._settings = tuple(settings)
         # A wrong setting is reported here instead of by the first question.
-        method_settings(self._method, self._engine.settings_name, self._settings)
+        method_settings(self._method, self._engine.abilities, self._settings)
 
     def warm_up(self) -> None:
         """Read the encoder, so that the first question does not wait for it."""

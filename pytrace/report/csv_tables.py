@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from pytrace.evaluation.run.run_store import Result, RunStore
-from pytrace.evaluation.scores.metrics import score_result
+from pytrace.evaluation.run.run_store import RunRow, RunStore
+from pytrace.evaluation.scores.metrics import score_row
 from pytrace.evaluation.scores.summary import Report
 from pytrace.records import Usage
 from pytrace.report.page_texts import clean, value_at
@@ -71,13 +71,13 @@ def _cell(value: Value) -> str | float | None:
     return _BEGINNING.sub(r"\1'", text)
 
 
-def _question(result: Result) -> dict[str, object]:
-    answer = result.answer
+def _question(row: RunRow) -> dict[str, object]:
+    result = row.result
     return {
+        "row": row,
+        "score": score_row(row),
         "result": result,
-        "score": score_result(result),
-        "answer": answer,
-        "chains": None if answer is None else len(answer.evidence.chains),
-        "usage": None if answer is None else sum(answer.usage.values(), Usage()),
-        "seconds": None if answer is None else sum(answer.seconds.values()),
+        "chains": None if result is None else len(result.evidence.method_chains),
+        "usage": None if result is None else sum(result.usage.values(), Usage()),
+        "seconds": None if result is None else sum(result.seconds.values()),
     }

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.reader.evidence import document_text
 from pytrace.records import Document
 from pytrace.report.page_texts import clean
@@ -37,9 +37,9 @@ def write_exports(folder: Path, store: RunStore, shape: Shape) -> list[Path]:
         path = folder / f"{name}.{'jsonl' if lines else 'json'}"
         with atomic_output(path) as stream:
             separator = b"" if lines else b"["
-            for result in _answered(store.rows(method)):
-                row = (_ragas if lines else _deepeval)(result, documents.get(result.question_id, {}))
-                stream.write(separator + msgspec.json.encode({name: _cleaned(value) for name, value in row.items()}))
+            for row in _answered(store.rows(method)):
+                case = (_ragas if lines else _deepeval)(row, documents.get(row.question_id, {}))
+                stream.write(separator + msgspec.json.encode({name: _cleaned(value) for name, value in case.items()}))
                 separator = b"\n" if lines else b",\n"
             if not lines:
                 stream.write(b"]" if separator != b"[" else b"[]")
@@ -54,35 +54,35 @@ def _cleaned(value: str | list[str] | None) -> str | list[str] | None:
     return clean(value) if isinstance(value, str) else None if value is None else [clean(text) for text in value]
 
 
-def _answered(results: Iterable[Result]) -> Iterator[Result]:
-    return (result for result in results if result.answer is not None)
+def _answered(rows: Iterable[RunRow]) -> Iterator[RunRow]:
+    return (row for row in rows if row.result is not None)
 
 
-def _ragas(result: Result, documents: dict[str, Document]) -> dict[str, Any]:
-    assert result.answer is not None
-    evidence = result.answer.evidence
+def _ragas(row: RunRow, documents: dict[str, Document]) -> dict[str, Any]:
+    assert row.result is not None
+    evidence = row.result.evidence
     return {
-        "user_input": result.question,
-        "retrieved_contexts": list(evidence.context),
-        "retrieved_context_ids": list(evidence.document_ids),
-        "reference_contexts": _texts(result, documents),
-        "reference_context_ids": list(result.supporting_documents),
-        "response": result.answer.text,
-        "reference": result.answers[0] if result.answers else None,
+        "user_input": row.question,
+        "retrieved_contexts": list(evidence.read_texts),
+        "retrieved_context_ids": list(evidence.chosen),
+        "reference_contexts": _texts(row, documents),
+        "reference_context_ids": list(row.supporting_documents),
+        "response": row.result.answer,
+        "reference": row.answers[0] if row.answers else None,
     }
 
 
-def _deepeval(result: Result, documents: dict[str, Document]) -> dict[str, Any]:
-    assert result.answer is not None
+def _deepeval(row: RunRow, documents: dict[str, Document]) -> dict[str, Any]:
+    assert row.result is not None
     return {
-        "input": result.question,
-        "actual_output": result.answer.text,
-        "expected_output": result.answers[0] if result.answers else None,
-        "context": _texts(result, documents),
-        "retrieval_context": list(result.answer.evidence.context),
+        "input": row.question,
+        "actual_output": row.result.answer,
+        "expected_output": row.answers[0] if row.answers else None,
+        "context": _texts(row, documents),
+        "retrieval_context": list(row.result.evidence.read_texts),
     }
 
 
-def _texts(result: Result, documents: dict[str, Document]) -> list[str]:
-    """Return the supporting documents' texts, of those that the question came with."""
-    return [document_text(documents[name]) for name in result.supporting_documents if name in documents]
+def _texts(row: RunRow, documents: dict[str, Document]) -> list[str]:
+    """Return the texts of the supporting documents that the question came with."""
+    return [document_text(documents[name]) for name in row.supporting_documents if name in documents]

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from pytrace.errors import InputError
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.run.runner import Batched, evaluate
-from pytrace.evaluation.scores.metrics import score_result
+from pytrace.evaluation.scores.metrics import score_row
 from pytrace.evaluation.scores.significance import BootstrapTest, paired_bootstrap, resampled_means
 from pytrace.methods.abilities import CAPABLE, ModelAbilities
 from pytrace.methods.base import READER_CHOICE, Choice, Option, choice
@@ -219,7 +219,7 @@ class _Search:
         """Sum up a trial."""
         label = self.named(settings).label
         rows = [row for row in self.store.rows(label) if row.question_id in scores]
-        scored = [score_result(row) for row in rows]
+        scored = [score_row(row) for row in rows]
         support = [score.support for score in scored]
         return Trial(
             method=label,
@@ -231,7 +231,7 @@ class _Search:
             f1=_average([score.f1 or 0.0 for score in scored]) or 0.0,
             support_recall=_average([each.recall for each in support if each.recall is not None]),
             support_error_rate=_average([each.error_rate for each in support if each.error_rate is not None]),
-            context_tokens=_average([float(row.answer.context_tokens) for row in rows if row.answer is not None])
+            context_tokens=_average([float(row.result.context_tokens) for row in rows if row.result is not None])
             or 0.0,
             outcome=outcome,
         )
@@ -243,19 +243,19 @@ class _Search:
             return False
         return bool((resampled_means(gains, 2000, self.seed) >= 0).mean() < _GIVE_UP)
 
-    def _score(self, row: Result) -> float:
-        scored = score_result(row)
+    def _score(self, row: RunRow) -> float:
+        scored = score_row(row)
         support, f1 = scored.support.f1 or 0.0, scored.f1 or 0.0
         by_objective = {"em": scored.exact_match or 0.0, "f1": f1, "support": support, "f1+support": (f1 + support) / 2}
         return by_objective[self.objective]
 
     def compared(self, best: Option, questions: Sequence[Question]) -> tuple[BootstrapTest, tuple[_Pair, _Pair]]:
         """Compare a setting with the start on questions: by the objective, and by the means of both."""
-        winner, start = (self._results(settings, questions) for settings in (best, Option()))
+        winner, start = (self._rows(settings, questions) for settings in (best, Option()))
         test = paired_bootstrap(list(map(self._score, winner)), list(map(self._score, start)), seed=self.seed)
         return test, (_answer_scores(start), _answer_scores(winner))
 
-    def _results(self, settings: Option, questions: Sequence[Question]) -> list[Result]:
+    def _rows(self, settings: Option, questions: Sequence[Question]) -> list[RunRow]:
         """Ask a trial all of some questions, in their order."""
         label = self.named(settings).label
         evaluate({label: self.make(self.named(settings))}, questions, store=self.store, seed=self.seed)
@@ -263,8 +263,8 @@ class _Search:
         return [rows[question.id] for question in questions]
 
 
-def _answer_scores(rows: Sequence[Result]) -> _Pair:
-    scored = [score_result(row) for row in rows]
+def _answer_scores(rows: Sequence[RunRow]) -> _Pair:
+    scored = [score_row(row) for row in rows]
     exact_match = _average([score.exact_match or 0.0 for score in scored]) or 0.0
     return exact_match, _average([score.f1 or 0.0 for score in scored]) or 0.0
 

@@ -36,7 +36,7 @@ from pytrace.documents.languages import detect_language
 from pytrace.engine.questions import read_questions as read_plain_questions
 from pytrace.errors import PytraceError
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.summary import score_run
 from pytrace.kg.endpoint_queries import read_rows
 from pytrace.kg.fact_store import read_pairs
@@ -238,7 +238,7 @@ def _run_of(path: Path) -> None:
     with RunStore(path) as store:
         store.open_run({"model": "tiny", "top": 3}, notes={"data": "questions.jsonl"})
         store.keep_questions([Question("q1", "Where?", ("Ghana",))])
-        store.save("bm25", "q1", Result("bm25", "q1", "Where?", ("Ghana",), error="none"))
+        store.save("bm25", "q1", RunRow("bm25", "q1", "Where?", ("Ghana",), error="none"))
     sqlite3.connect(path).execute("PRAGMA journal_mode = DELETE").connection.close()
 
 

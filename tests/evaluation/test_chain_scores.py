@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from pytrace.engine.findings import answer_result
 from pytrace.evaluation.data.datasets import read_questions
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.chain_scores import (
+    chain_pieces,
     chain_sentence_recall,
     chain_statistics,
     context_sentence_recall,
@@ -53,8 +57,22 @@ def chain(*units: Unit) -> Chain:
     return Chain(units, (-0.5,) * len(units), -0.5 * len(units), False)
 
 
+def searched(*chains: Chain, documents: Sequence[Document] = (FORT, ADA, ACCRA)) -> RunRow:
+    """Return a row whose method searched these chains in these documents."""
+    return row(
+        msgspec.structs.replace(QUESTION, documents=tuple(documents)),
+        Evidence("triples", ("a triple",), ("fort",), derivation=ChainSearch(chains)),
+    )
+
+
 def found(*triples: tuple[str, str, str], gold: Sequence[tuple[str, str]] = (("Ada Foah", "Ghana"),)) -> float | None:
-    return triple_recall([chain(*(unit_of(*one) for one in triples))], [Triple(head, "r", tail) for head, tail in gold])
+    units = [unit_of(*one) for one in triples]
+    documents = {
+        unit.title: Document(unit.title, unit.title, (unit.body,)) for unit in units if isinstance(unit, TextUnit)
+    }
+    placed = (unit._replace(document_id=unit.title) if isinstance(unit, TextUnit) else unit for unit in units)
+    pieces = chain_pieces(searched(chain(*placed), documents=list(documents.values())))
+    return triple_recall(pieces, [Triple(head, "r", tail) for head, tail in gold])
 
 
 class TestTriples:
@@ -115,10 +133,14 @@ class TestSentences:
 
     def test_chains_rest_on_the_sentences_of_their_triples(self) -> None:
         one = chain(Triple("a", "r", "b", "fort", 0), Triple("a", "r", "c", "fort", 1))
-        assert chain_sentence_recall([one], self.gold) == 0.5
-        assert chain_sentence_recall([one, chain(TextUnit("a", "c", "ada"))], self.gold) == 1.0, "a whole document"
-        assert chain_sentence_recall([chain(Triple("a", "r", "c", "ada"))], self.gold) == 0.0, "it is not known which"
-        assert chain_sentence_recall([], self.gold) == 0.0
+
+        def recall(*chains: Chain) -> float | None:
+            return chain_sentence_recall(chain_pieces(searched(*chains)), self.gold)
+
+        assert recall(one) == 0.5
+        assert recall(one, chain(TextUnit("a", "c", "ada"))) == 1.0, "a whole document"
+        assert recall(chain(Triple("a", "r", "c", "ada"))) == 0.0, "it is not known which"
+        assert recall() == 0.0
 
     @pytest.mark.parametrize(
         ("evidence", "recall"),
@@ -146,20 +168,23 @@ class TestSentences:
         ],
     )
     def test_a_context_rests_on_the_sentences_that_stand_in_it(self, evidence: Evidence | None, recall: float) -> None:
-        assert context_sentence_recall(evidence, self.gold) == recall
+        assert context_sentence_recall(row(QUESTION, evidence), self.gold) == recall
 
     def test_without_gold_sentences_nothing_is_said(self) -> None:
         bare = gold_evidence(Question("q", "?", ("x",), (ADA,), ("ada", "lost"), (("lost", 0), ("ada", 9))))
         assert bare.sentences == ()
         assert (bare.given, bare.supporting) == (("ada",), ("ada", "lost"))
         assert chain_sentence_recall([], bare) is None
-        assert context_sentence_recall(Evidence("none", (), ()), bare) is None
+        assert context_sentence_recall(row(QUESTION, Evidence("none", (), ())), bare) is None
 
 
-def result(question: Question, evidence: Evidence | None) -> Result:
-    answer = None if evidence is None else Answer(question.question, "Ghana", "trace", evidence)
-    return Result(
-        "trace", question.id, question.question, question.answers, question.supporting_documents, answer=answer
+def row(question: Question, evidence: Evidence | None) -> RunRow:
+    found = None
+    if evidence is not None:
+        answer = Answer(question.question, "Ghana", "trace", evidence)
+        found = answer_result(answer, {document.id: document for document in question.documents})
+    return RunRow(
+        "trace", question.id, question.question, question.answers, question.supporting_documents, result=found
     )
 
 
@@ -171,12 +196,12 @@ class TestStatistics:
         second = chain(Triple("Accra", "is", "capital", "accra", 0))
         other = Question("p", "?", ("x",), (FORT, ADA, ACCRA, Document("x", "X", ("Y.",))), ("accra",))
         rows = [
-            result(
+            row(
                 QUESTION,
                 Evidence("documents", (), (), derivation=ChainSearch((second, first), GraphCounts(4, 3, 0.25))),
             ),
-            result(other, Evidence("documents", (), (), derivation=ChainSearch((first,), GraphCounts(10, 9, 0.1)))),
-            result(Question("f", "?", ("x",)), None),
+            row(other, Evidence("documents", (), (), derivation=ChainSearch((first,), GraphCounts(10, 9, 0.1)))),
+            row(Question("f", "?", ("x",)), None),
         ]
         statistics = chain_statistics(rows, {one.id: gold_evidence(one) for one in (QUESTION, other)})
         assert statistics is not None
@@ -193,7 +218,7 @@ class TestStatistics:
     def test_a_failed_question_holds_no_gold_and_has_no_graph(self) -> None:
         one = chain(Triple("Fort Kongenstein", "in", "Ada Foah", "fort", 0))
         again = Question("2", "?", ("x",), QUESTION.documents, ("fort",), (("fort", 0),), QUESTION.triples)
-        rows = [result(QUESTION, Evidence("triples", (), (), derivation=ChainSearch((one,)))), result(again, None)]
+        rows = [row(QUESTION, Evidence("triples", (), (), derivation=ChainSearch((one,)))), row(again, None)]
         statistics = chain_statistics(rows, {one.id: gold_evidence(one) for one in (QUESTION, again)})
         assert statistics is not None
         assert statistics.triple_recall == Mean(0.25, 0.25, 2)
@@ -201,9 +226,9 @@ class TestStatistics:
         assert (statistics.chains.n, statistics.entities) == (1, Mean(None, None, 0))
 
     def test_methods_without_chains_have_none(self) -> None:
-        assert chain_statistics([result(QUESTION, Evidence("none", (), ())), result(QUESTION, None)], {}) is None
+        assert chain_statistics([row(QUESTION, Evidence("none", (), ())), row(QUESTION, None)], {}) is None
         searched = chain_statistics(
-            [result(QUESTION, Evidence("none", (), (), derivation=ChainSearch((), GraphCounts(0, 0, 0.0))))], {}
+            [row(QUESTION, Evidence("none", (), (), derivation=ChainSearch((), GraphCounts(0, 0, 0.0))))], {}
         )
         assert searched is not None
         assert (searched.chains.mean, searched.length.mean, searched.documents.n) == (0.0, None, 0)
@@ -227,9 +252,13 @@ def test_gold_sentences_hold_the_gold_triples_and_misleading_documents_none(shar
         units = {document.id: sentence_units(document) for document in question.documents}
         gold = [unit for id, index in question.supporting_facts for unit in units[id] if unit.sentence == index]
         others = [unit for id in units if id not in question.supporting_documents for unit in units[id]]
-        assert triple_recall([chain(*question.triples)], question.triples) == 1.0
-        assert triple_recall([chain(*gold)], question.triples) == 1.0
-        assert triple_recall([chain(*others)], question.triples) == 0.0
-        assert chain_sentence_recall([chain(*gold)], gold_evidence(question)) == 1.0
+
+        def pieces(*units: Unit, question: Question = question) -> list[list[Any]]:
+            return chain_pieces(searched(chain(*units), documents=question.documents))
+
+        assert triple_recall(pieces(*question.triples), question.triples) == 1.0
+        assert triple_recall(pieces(*gold), question.triples) == 1.0
+        assert triple_recall(pieces(*others), question.triples) == 0.0
+        assert chain_sentence_recall(pieces(*gold), gold_evidence(question)) == 1.0
         whole = Evidence("documents", tuple(one.text for one in question.documents), tuple(units))
-        assert context_sentence_recall(whole, gold_evidence(question)) == 1.0
+        assert context_sentence_recall(row(question, whole), gold_evidence(question)) == 1.0

@@ -15,7 +15,7 @@ from pytrace.cli.report import print_report, print_retrieval
 from pytrace.errors import DataError, StoreError
 from pytrace.evaluation.data.datasets import CLAIM
 from pytrace.evaluation.data.indexed_questions import retrieval_scores
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.readers_in_use import ReaderInUse, reader_in_use, reader_texts
 from pytrace.evaluation.scores.seen_questions import (
     ENCODER,
@@ -28,10 +28,12 @@ from pytrace.evaluation.scores.seen_questions import (
 from pytrace.evaluation.scores.significance import bootstrap_interval
 from pytrace.evaluation.scores.summary import LEARNED_FROM, Report, make_report, score_run
 from pytrace.methods.catalog import METHODS, method_settings
-from pytrace.records import Answer, Document, Evidence, Question
+from pytrace.records import Document, Question
 from pytrace.report.csv_tables import write_csv_tables
 from pytrace.report.runs import report_page
+from pytrace.results import Result
 from pytrace.storage.question_hashes import question_hash, save_question_hashes
+from tests.scripted_methods import read
 
 COUNT = 8
 SPAN = {"reading": "span", "reader_demonstrations": 4, "min_confidence": 0.0}
@@ -51,14 +53,14 @@ def seen(*numbers: int) -> list[str]:
     return sorted(question_hash(f"  {asked(number).upper()}\n") for number in numbers)
 
 
-def results(method: str, right: Sequence[int], *, kind: str = "") -> list[Result]:
-    """Return results of which some are right, and chose the supporting document; the others chose another one."""
+def results(method: str, right: Sequence[int], *, kind: str = "") -> list[RunRow]:
+    """Return rows of which some are right, and chose the supporting document; the others chose another one."""
     rows = []
     for number in range(COUNT):
-        chosen = ("a",) if number in right else ("b",)
+        chosen = "a" if number in right else "b"
         text = "Ada" if number in right else "Bo"
-        answer = Answer(asked(number), text, method, Evidence("documents", ("x",), chosen), context_tokens=3)
-        rows.append(Result(method, f"q{number}", asked(number), ("Ada",), ("a",), kind=kind, answer=answer))
+        found = Result(question=asked(number), answer=text, evidence=read("x", chosen), context_tokens=3)
+        rows.append(RunRow(method, f"q{number}", asked(number), ("Ada",), ("a",), kind=kind, result=found))
     return rows
 
 

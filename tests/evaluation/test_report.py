@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from pytrace.cli.report import print_report
+from pytrace.engine.findings import answer_result
 from pytrace.errors import InputError
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.run.runner import evaluate
 from pytrace.evaluation.scores.metrics import Mean
 from pytrace.evaluation.scores.significance import bootstrap_interval, paired_bootstrap
 from pytrace.evaluation.scores.summary import Report, make_report, score_run
 from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, GraphCounts, Question, Triple
+from pytrace.results import Result
 
 DOCUMENTS = tuple(Document(id, id.upper(), (f"The {id} is one.", f"The {id} is two.")) for id in "abcd")
 GRADED = Question(
@@ -30,17 +32,18 @@ GRADED = Question(
 ANSWERED = Question("answered", "Where?", ("Ghana",), DOCUMENTS[:3], ("a",), (("a", 1),))
 
 
-def chose(*ids: str, text: str = "Ghana", tokens: int = 10, **evidence: Any) -> Callable[[Question], Answer]:
-    def method(question: Question) -> Answer:
+def chose(*ids: str, text: str = "Ghana", tokens: int = 10, **evidence: Any) -> Callable[[Question], Result]:
+    def method(question: Question) -> Result:
         found = Evidence("documents", tuple(f"[{id}] The {id} is two." for id in ids), ids, **evidence)
-        return Answer(question.question, text, "m", found, context_tokens=tokens)
+        answer = Answer(question.question, text, "m", found, context_tokens=tokens)
+        return answer_result(answer, {document.id: document for document in DOCUMENTS})
 
     return method
 
 
-def rows(right: Sequence[int], **evidence: Any) -> list[Result]:
+def rows(right: Sequence[int], **evidence: Any) -> list[RunRow]:
     return [
-        Result("m", str(at), "?", ("yes",), answer=chose(text="yes" if one else "no", **evidence)(ANSWERED))
+        RunRow("m", str(at), "?", ("yes",), result=chose(text="yes" if one else "no", **evidence)(ANSWERED))
         for at, one in enumerate(right)
     ]
 
@@ -96,7 +99,7 @@ class TestRankings:
         assert (report.pool, report.methods[0].ranking) == (None, None)
 
     def test_a_failed_question_chose_nothing(self) -> None:
-        failed = Result("m", "graded", "Which?", (), GRADED.supporting_documents, error="too long")
+        failed = RunRow("m", "graded", "Which?", (), GRADED.supporting_documents, error="too long")
         [one] = make_report({"m": [failed]}, gold=[GRADED]).methods
         assert one.ranking is not None
         assert (one.ranking.ndcg.mean, one.ranking.documents.mean, one.ranking.recall["5"].mean) == (0.0, 0.0, 0.0)

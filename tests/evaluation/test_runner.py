@@ -18,27 +18,24 @@ import msgspec
 import pytest
 
 from pytrace.errors import ContextOverflowError, DataError, InputError, MissingDependencyError, StoreError
-from pytrace.evaluation.run.run_store import Result, RunStore, file_settings
+from pytrace.evaluation.run.run_store import RunRow, RunStore, file_settings
 from pytrace.evaluation.run.runner import Batched, Progress, evaluate
 from pytrace.evaluation.scores.summary import Report, score_run
 from pytrace.records import (
-    Answer,
-    Chain,
-    ChainSearch,
     Coverage,
-    Evidence,
     Feature,
     FeatureCover,
     GraphCounts,
     KnowledgeQuery,
     Question,
     Reasoning,
-    TextUnit,
     Triple,
     Usage,
     WrittenTriples,
 )
-from tests.older_files import without_checksums
+from pytrace.results import EvidenceChain, Findings, Result, Source, Step
+from pytrace.storage import sqlite
+from tests.scripted_methods import read
 
 QUESTIONS = [
     Question("q1", "Where is Ada Foah?", ("Ghana",), supporting_documents=("d1", "d2"), kind="bridge"),
@@ -47,11 +44,11 @@ QUESTIONS = [
 ]
 
 
-def answer(question: Question, text: str, documents: Sequence[str] = (), **options: object) -> Answer:
-    return Answer(question.question, text, "m", Evidence("documents", (), tuple(documents)), **options)  # type: ignore[arg-type]
+def answer(question: Question, text: str, documents: Sequence[str] = (), **options: Any) -> Result:
+    return Result(question=question.question, answer=text, method="m", evidence=read("", *documents), **options)
 
 
-def good(question: Question) -> Answer:
+def good(question: Question) -> Result:
     return answer(
         question,
         question.answers[0],
@@ -62,7 +59,7 @@ def good(question: Question) -> Answer:
     )
 
 
-def weak(question: Question) -> Answer:
+def weak(question: Question) -> Result:
     if question.id == "q2":
         raise ContextOverflowError("the prompt has 9,000 tokens and the context 2,048")
     return answer(question, "in Ghana", ("d1", "d9"), usage={"read": Usage(1, 100, 100, 3)}, context_tokens=10)
@@ -109,7 +106,7 @@ class TestReport:
         assert (same.f1.difference, same.f1.p_value) == (0.0, 1.0)
 
     def test_a_report_is_json_and_back_without_nan(self) -> None:
-        def nothing(question: Question) -> Answer:
+        def nothing(question: Question) -> Result:
             return answer(question, "")
 
         report = evaluate({"good": good, "nothing": nothing}, [Question("q", "?", ("x",))])
@@ -125,7 +122,7 @@ class TestFailures:
     def test_a_failed_question_is_kept_and_not_asked_again_unless_wanted(self, tmp_path: Path) -> None:
         asked: list[str] = []
 
-        def method(question: Question) -> Answer:
+        def method(question: Question) -> Result:
             asked.append(question.id)
             return weak(question)
 
@@ -139,7 +136,7 @@ class TestFailures:
             assert (report.methods[0].n, report.methods[0].failed) == (3, 1)
 
     def test_other_exceptions_end_it_with_earlier_answers_safe(self, tmp_path: Path) -> None:
-        def broken(question: Question) -> Answer:
+        def broken(question: Question) -> Result:
             if question.id == "q3":
                 raise ZeroDivisionError
             return good(question)
@@ -152,7 +149,7 @@ class TestFailures:
         assert RunStore(tmp_path / "run.sqlite").done("broken") == {"q1", "q2"}
 
     def test_errors_of_the_set_up_end_it_at_once(self) -> None:
-        def method(_: Question) -> Answer:
+        def method(_: Question) -> Result:
             raise MissingDependencyError("onnxruntime is not installed; pip install pytrace-rag[cpu]")
 
         with pytest.raises(MissingDependencyError):
@@ -161,7 +158,7 @@ class TestFailures:
     def test_one_bad_question_of_a_batch_fails_alone(self) -> None:
         batches: list[int] = []
 
-        def together(questions: Sequence[Question]) -> list[Answer]:
+        def together(questions: Sequence[Question]) -> list[Result]:
             batches.append(len(questions))
             return [weak(question) for question in questions]
 
@@ -188,70 +185,58 @@ class TestFailures:
             evaluate({"m": lambda _: None}, QUESTIONS)  # type: ignore[arg-type, return-value]
 
 
-class TestStore:
-    def test_what_is_stored_comes_back_whole(self, tmp_path: Path) -> None:
-        chain = Chain((Triple("a", "b", "c", "d", 0, 99.5),), (-0.1, -math.inf), -math.inf, True)
-        evidence = Evidence("triples", ("<a; b; c>",), ("d",), {"d": 2}, ChainSearch((chain,)))
-        full = Answer("?", "Ghana \ud800 สิงห์ \x00", "m", evidence, {"s": Usage(1, 2, 3)}, {"s": 0.5}, ("note",), 7)
-        result = Result("m", "q \udfff", "?", ("x",), ("d",), "bridge", full)
-        with RunStore(tmp_path / "run.sqlite") as store:
-            store.open_run({"a": 1}, notes={"path": "x"})
-            store.save("m", result.question_id, result)
-        with RunStore(tmp_path / "run.sqlite") as store:
-            assert list(store.rows("m")) == [result]
-            assert (store.methods(), store.settings, store.notes) == (["m"], {"a": 1}, {"path": "x"})
+def full(details: FeatureCover | WrittenTriples | Reasoning | None) -> Result:
+    step = Step(source=0, sentence="A b c.", sentence_index=0, triple=("a", "b", "c"), answer=(0, 1), probability=0.0)
+    chain = EvidenceChain(steps=(step,), rank=1, score=-math.inf, ended=False)
+    source = Source(id="d", document="d", title="D", text="A b c.", votes=2, relevance=0.5, characters=(3, 9))
+    return Result(
+        question="?",
+        answer="Ghana \ud800 สิงห์ \x00",
+        confidence=0.71,
+        certainty="medium",
+        method="m",
+        evidence=Findings(
+            kind="triples",
+            chains=(chain,),
+            sources=(source,),
+            context=("<a; b; c>",),
+            details=details,
+            graph=GraphCounts(2, 1, 0.5),
+        ),
+        notes=("note",),
+        usage={"s": Usage(1, 2, 3)},
+        seconds={"s": 0.5},
+        context_tokens=7,
+    )
 
+
+def overwrite(path: Path, statement: str, value: object) -> None:
+    """Change a run, checksums included."""
+    with sqlite.connect(str(path)) as connection:
+        connection.execute(statement, (value,))
+    connection.close()
+
+
+class TestStore:
     @pytest.mark.parametrize(
-        "derivation",
+        "details",
         [
             None,
-            ChainSearch((Chain((Triple("a", "b", "c"),), (-0.5,), -0.5, False),), GraphCounts(2, 1, 0.5)),
-            ChainSearch((), GraphCounts(0, 0, 0.0)),
             FeatureCover((Coverage(Feature("node", "x"), (0.5, None), (0,), (0,)),), (("d", 0), ("e", -1))),
             WrittenTriples((Triple("a", "b", "c"),)),
-            Reasoning(("a thought",)),
             Reasoning(("a thought",), (KnowledgeQuery(0, "?", "facts.ttl"),)),
         ],
     )
-    def test_evidence_of_version_2_is_read(self, tmp_path: Path, derivation: Any) -> None:
-        evidence = Evidence("documents", ("a text",), ("d",), {"d": 1}, derivation)
-        result = Result("m", "q", "?", ("x",), answer=Answer("?", "Ghana", "m", evidence))
-        flat = {"chains": [], "coverage": [], "pool": [], "triples": [], "rationale": [], "queries": [], "graph": None}
-        flat |= {name: value for name, value in (msgspec.to_builtins(derivation) or {}).items() if name != "type"}
-        record = msgspec.to_builtins(result)
-        del record["answer"]["evidence"]["derivation"]
-        record["answer"]["evidence"] |= flat
+    def test_what_is_stored_comes_back_whole(
+        self, details: FeatureCover | WrittenTriples | Reasoning | None, tmp_path: Path
+    ) -> None:
+        row = RunRow("m", "q \udfff", "?", ("x",), ("d",), "bridge", full(details))
         with RunStore(tmp_path / "run.sqlite") as store:
-            store.open_run({"a": 1})
-            store.save("m", "q", result)
-        without_checksums(tmp_path / "run.sqlite", 2)
-        with sqlite3.connect(tmp_path / "run.sqlite") as connection:
-            connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
-        connection.close()
+            store.open_run({"a": 1}, notes={"path": "x"})
+            store.save("m", row.question_id, row)
         with RunStore(tmp_path / "run.sqlite") as store:
-            assert list(store.rows("m")) == [result]
-
-    def test_sentences_and_documents_of_version_3_are_read(self, tmp_path: Path) -> None:
-        units = (Triple("a", "r", "b", "d", 1, 90.0), TextUnit("A", "One.", "d", 0), TextUnit("A", "One. Two.", "d"))
-        chain = Chain(units, (-0.1, -0.2, -0.3), -0.6, False)
-        evidence = Evidence("triples", ("a text",), ("d",), {"d": 3}, ChainSearch((chain,)))
-        result = Result("m", "q", "?", ("x",), answer=Answer("?", "Ghana", "m", evidence))
-        record = msgspec.to_builtins(result)
-        record["answer"]["evidence"]["derivation"]["chains"][0]["triples"] = [
-            {"head": "a", "relation": "r", "tail": "b", "document_id": "d", "sentence": 1, "support": 90.0},
-            {"head": "A", "relation": "", "tail": "One.", "document_id": "d", "sentence": 0, "support": 100.0},
-            {"head": "A", "relation": "", "tail": "One. Two.", "document_id": "d", "sentence": -1, "support": 100.0},
-        ]
-        with RunStore(tmp_path / "run.sqlite") as store:
-            store.open_run({"a": 1})
-            store.save("m", "q", result)
-            assert list(store.rows("m")) == [result]
-        without_checksums(tmp_path / "run.sqlite", 3)
-        with sqlite3.connect(tmp_path / "run.sqlite") as connection:
-            connection.execute("UPDATE result SET record = ?", (json.dumps(record),))
-        connection.close()
-        with RunStore(tmp_path / "run.sqlite") as store:
-            assert list(store.rows("m")) == [result]
+            assert list(store.rows("m")) == [row]
+            assert (store.methods(), store.settings, store.notes) == (["m"], {"a": 1}, {"path": "x"})
 
     def test_stored_answers_are_scored_again_without_a_model(self, tmp_path: Path) -> None:
         with RunStore(tmp_path / "run.sqlite") as store:
@@ -310,7 +295,7 @@ class TestStore:
             with RunStore(path) as second:
                 assert second.done("good") == {"q1"}
                 with pytest.raises(StoreError, match="call open_run"):
-                    second.save("good", "q2", Result("good", "q2", "?", ("x",)))
+                    second.save("good", "q2", RunRow("good", "q2", "?", ("x",)))
                 with pytest.raises(StoreError, match="being written by another process"):
                     second.open_run({}, resume=True)
         with RunStore(path) as third:
@@ -329,7 +314,7 @@ class TestStore:
             other.execute("CREATE TABLE t (x)")
         other.close()
         (tmp_path / "empty").touch()
-        for name, says in {"text": "not a run store", "other": "not written by this version", ".": "cannot be"}.items():
+        for name, says in {"text": "not a run store", "other": "is not a run of format 6", ".": "cannot be"}.items():
             with pytest.raises(StoreError, match=says):
                 RunStore(tmp_path / name).open_run({})
         for name, says in {"none": "no run is stored", "empty": "holds no run yet", "text": "not a run store"}.items():
@@ -338,32 +323,14 @@ class TestStore:
         with pytest.raises(StoreError, match="cannot be written"):
             RunStore(tmp_path / "text" / "below").open_run({})
 
-    def test_a_row_of_another_version_is_told(self, tmp_path: Path) -> None:
-        with RunStore(tmp_path / "run.sqlite") as store:
-            store.open_run({})
-            evaluate({"good": good}, QUESTIONS[:1], store=store)
-        without_checksums(tmp_path / "run.sqlite", 4)
-        with sqlite3.connect(tmp_path / "run.sqlite") as other:
-            other.execute("UPDATE result SET record = '{}'")
-        other.close()
-        with pytest.raises(StoreError, match="result of good for question 'q1' cannot be read"):
-            list(RunStore(tmp_path / "run.sqlite").rows("good"))
-
     @pytest.mark.parametrize("column", ["settings", "notes"])
-    @pytest.mark.parametrize("value", ["", "[]", "null", "3", "{", '{"a": ' * 5_000, "1" * 5_000, b"\xff", 7, None])
+    @pytest.mark.parametrize("value", ["", "[]", "null", "3", "{", '{"a": ' * 5_000, "1" * 5_000, b"\xff", 7])
     def test_damaged_settings_are_told(self, column: str, value: object, tmp_path: Path) -> None:
         path = tmp_path / "run.sqlite"
         with RunStore(path) as store:
             store.open_run({"k": 1})
             evaluate({"good": good}, QUESTIONS[:1], store=store)
-        without_checksums(path, 4)
-        with sqlite3.connect(path) as other:
-            other.execute("PRAGMA writable_schema = ON")
-            other.execute("UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '')")
-        other.close()
-        with sqlite3.connect(path) as other:
-            other.execute(f"UPDATE run SET {column} = ?", (value,))
-        other.close()
+        overwrite(path, f"UPDATE run SET {column} = ?", value)
         with RunStore(path) as store, pytest.raises(StoreError, match=f"its record of {column} cannot be read") as told:
             score_run(store)
         assert "\n" not in str(told.value)
@@ -383,18 +350,15 @@ class TestStore:
         assert "\n" not in str(told.value)
 
     @pytest.mark.parametrize(
-        "record", ["", "[]", "7", '{"answer": 3}', '{"answer": {"evidence": [1]}}', '{"answer": {"evidence": {"chains": 1}}}',
-                   '{"answer": {"evidence": {"derivation": {"chains": [{}]}}}}', "[" * 5_000, 7, b"\xff"],
+        "record", ["", "[]", "{}", "7", '{"result": 3}', '{"method": "m", "question_id": "q1", "question": "?", "answers": [], "result": {}}',
+                   "[" * 5_000, 7, b"\xff"],
     )  # fmt: skip
     def test_damaged_results_are_told(self, record: object, tmp_path: Path) -> None:
         path = tmp_path / "run.sqlite"
         with RunStore(path) as store:
             store.open_run({})
             evaluate({"good": good}, QUESTIONS[:1], store=store)
-        without_checksums(path, 4)
-        with sqlite3.connect(path) as other:
-            other.execute("UPDATE result SET record = ?", (record,))
-        other.close()
+        overwrite(path, "UPDATE result SET record = ?", record)
         with (
             RunStore(path) as store,
             pytest.raises(StoreError, match="result of good for question 'q1' cannot be read"),
@@ -408,7 +372,7 @@ class TestStore:
             evaluate({"good": good}, QUESTIONS, store=store)
             assert store.verify() >= 2 * len(QUESTIONS) + 1
         content = path.read_bytes()
-        for changed in (b'"answer": {', QUESTIONS[0].question.encode()):
+        for changed in (b'"result": {', QUESTIONS[0].question.encode()):
             place = content.index(changed) + len(changed) // 2
             path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
             with RunStore(path) as store, pytest.raises(StoreError, match="is damaged"):
@@ -432,7 +396,8 @@ class TestStore:
 WORKER = """
 import sys, time
 from pytrace.evaluation.run.runner import Batched, RunStore, evaluate
-from pytrace.records import Answer, Evidence, Question
+from pytrace.records import Question
+from pytrace.results import Findings, Result
 
 store_path, log_path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 log = open(log_path, "a", buffering=1)
@@ -441,7 +406,8 @@ def one(method):
     def ask(question):
         log.write(f"{method} {question.id}\\n")
         time.sleep(0.004)
-        return Answer(question.question, "yes", method, Evidence("documents", ("x" * 20000,), ("d",)))
+        evidence = Findings(kind="documents", context=("x" * 20000,))
+        return Result(question=question.question, answer="yes", method=method, evidence=evidence)
     return ask
 
 questions = [Question(f"q{i}", f"Question {i}?", ("yes",)) for i in range(count)]
@@ -489,7 +455,7 @@ def test_kill_9_at_any_time_loses_and_redoes_nothing(tmp_path: Path) -> None:
     with RunStore(path) as store:
         for method in "ab":
             assert [r.question_id for r in store.rows(method)] == [f"q{i}" for i in range(count)]
-            assert all(r.answer is not None and r.answer.text == "yes" for r in store.rows(method))
+            assert all(r.result is not None and r.result.answer == "yes" for r in store.rows(method))
         connection = sqlite3.connect(path)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert json.loads(connection.execute("SELECT settings FROM run").fetchone()[0]) == {"count": count}

@@ -16,36 +16,37 @@ import pytest
 from scipy import stats
 
 from pytrace.errors import InputError, LogitsUnavailableError, MissingDependencyError
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.run.runner import evaluate
 from pytrace.evaluation.scores.matching import FuzzyMatcher, ModelMatcher, Pair
-from pytrace.evaluation.scores.study import Study, draw_curves, study_results, study_tables
+from pytrace.evaluation.scores.study import Study, draw_curves, study_rows, study_tables
 from pytrace.evaluation.scores.summary import make_report
 from pytrace.models.language_model import OptionScores, Prompt
 from pytrace.models.scripted import ScriptedModel
-from pytrace.records import Answer, Evidence, Perturbation, Question
+from pytrace.records import Perturbation, Question
+from pytrace.results import Findings, Result
 
-NOTHING = Evidence("documents", (), ())
+NOTHING = Findings(kind="documents")
 NUMBERS = itertools.count()
 
 
 def result(
     kind: str, noise: str, ratio: float, given: str | None, *, hops: int = 2, wrong: str = "Peru", right: str = "Ghana"
-) -> Result:
+) -> RunRow:
     done = Perturbation(
         "q", kind, noise, ratio, ratio, 0, hops=hops, wrong_answer="" if noise == "irrelevant" else wrong  # type: ignore[arg-type]
     )  # fmt: skip
-    answer = None if given is None else Answer("Where?", given, "rag", NOTHING)
-    return Result("rag", f"q{next(NUMBERS)}", "Where?", (right,), answer=answer, perturbation=done)
+    found = None if given is None else Result(question="Where?", answer=given, evidence=NOTHING)
+    return RunRow("rag", f"q{next(NUMBERS)}", "Where?", (right,), result=found, perturbation=done)
 
 
-def results(kind: str, noise: str, ratio: float, right: int, wrong: int, neither: int = 0) -> list[Result]:
+def results(kind: str, noise: str, ratio: float, right: int, wrong: int, neither: int = 0) -> list[RunRow]:
     given = ["Ghana"] * right + ["in Peru"] * wrong + ["Chad"] * neither
     return [result(kind, noise, ratio, one) for one in given]
 
 
-def study(rows: Sequence[Result]) -> Study:
-    found = study_results("rag", rows)
+def study(rows: Sequence[RunRow]) -> Study:
+    found = study_rows("rag", rows)
     assert found is not None
     return found
 
@@ -184,9 +185,9 @@ def test_hops_are_counted_apart_and_three_stands_for_more() -> None:
 
 
 def test_without_perturbed_questions_there_is_no_study() -> None:
-    plain = Result("rag", "q", "Where?", ("Ghana",), answer=Answer("Where?", "Ghana", "rag", NOTHING))
-    assert study_results("rag", [plain]) is None
-    assert study_results("rag", []) is None
+    plain = RunRow("rag", "q", "Where?", ("Ghana",), result=Result(question="Where?", answer="Ghana", evidence=NOTHING))
+    assert study_rows("rag", [plain]) is None
+    assert study_rows("rag", []) is None
     mixed = study([plain, result("coe", "irrelevant", 0.0, "Ghana")])
     assert mixed.cells[0].n == 1
 
@@ -196,7 +197,7 @@ def test_another_matcher_decides() -> None:
         def match(self, pairs: Sequence[Pair]) -> list[bool]:
             return [True] * len(pairs)
 
-    found = study_results("rag", results("coe", "irrelevant", 0.0, 0, 1, 1), matcher=Everything())
+    found = study_rows("rag", results("coe", "irrelevant", 0.0, 0, 1, 1), matcher=Everything())
     assert found is not None
     # Where there is no wrong answer nothing can follow it, whatever a matcher says.
     assert (found.cells[0].accuracy, found.cells[0].following) == (1.0, None)
@@ -262,7 +263,7 @@ def test_an_evaluation_carries_what_was_done_to_a_question_and_reports_the_study
         Question("q1", "Where?", ("Ghana",), perturbation=done),
         Question("q2", "Where now?", ("Ghana",), perturbation=msgspec.structs.replace(done, kind="coe")),
     ]
-    guesses: dict[str, Any] = {"guess": lambda question: Answer(question.question, "Peru", "guess", NOTHING)}
+    guesses: dict[str, Any] = {"guess": lambda asked: Result(question=asked.question, answer="Peru", evidence=NOTHING)}
     with RunStore(tmp_path / "run.sqlite") as store:
         store.open_run({})
         report = evaluate(guesses, asked, store=store)

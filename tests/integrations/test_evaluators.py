@@ -14,9 +14,10 @@ from importlib.util import find_spec
 
 import pytest
 
-from pytrace.evaluation.run.run_store import Result, RunStore
-from pytrace.records import Answer, Document, Evidence, Question
+from pytrace.evaluation.run.run_store import RunRow, RunStore
+from pytrace.records import Document, Question
 from pytrace.report.exports import write_exports
+from pytrace.results import Findings, Result, Source
 
 MISSING = [name for name in ("deepeval", "ragas") if find_spec(name) is None]
 if MISSING:
@@ -305,33 +306,33 @@ class TestExports:
             Question("1", "Where?", ("Ghana", "the Republic"), (ada,), ("a", "gone")),
             Question("2", "Why?", (), ()),
         ]
-        answers = [
-            Answer(
-                "Where?",
-                "Ada Foah lies in Ghana.",
-                "trace",
-                Evidence("documents", ("[Ada] Ada Foah is a town in Ghana.",), ("a",)),
-                {},
-                {},
+        source = Source(id="a", document="a", title="Ada", text="Ada Foah is a town in Ghana.", read=True)
+        results = [
+            Result(
+                question="Where?",
+                answer="Ada Foah lies in Ghana.",
+                evidence=Findings(kind="documents", sources=(source,)),
             ),
-            Answer(
-                "Why?", "A line\u2028and \ud800 \U0001f986 another.", "trace", Evidence("documents", (), ()), {}, {}
+            Result(
+                question="Why?",
+                answer="A line\u2028and \ud800 \U0001f986 another.",
+                evidence=Findings(kind="documents"),
             ),
         ]
         with RunStore(tmp_path / "run.sqlite") as store:
             store.open_run({"data": "x"})
             store.keep_questions(questions)
-            for question, answer in zip(questions, answers, strict=True):
-                result = Result(
+            for question, result in zip(questions, results, strict=True):
+                row = RunRow(
                     "trace",
                     question.id,
                     question.question,
                     question.answers,
                     question.supporting_documents,
-                    answer=answer,
+                    result=result,
                 )
-                store.save("trace", question.id, result)
-            store.save("failed", "1", Result("failed", "1", "Where?", (), error="no"))
+                store.save("trace", question.id, row)
+            store.save("failed", "1", RunRow("failed", "1", "Where?", (), error="no"))
             yield store
 
     def test_ragas_reads_its_rows_and_scores_them(self, store, tmp_path):

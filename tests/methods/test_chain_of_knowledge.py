@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from pytrace.engine.findings import answer_result
 from pytrace.errors import InputError, ServerError
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.labels_and_queries import KnowledgeScores, knowledge_scores
 from pytrace.evaluation.scores.summary import make_report
 from pytrace.kg.knowledge import Knowledge
@@ -434,10 +435,10 @@ def test_a_report_says_how_often_the_store_was_asked_and_how_it_went() -> None:
     (certain, doubtful), *_ = asked((CERTAIN, QUESTION))
     [nothing], *_ = asked(table={})
     rows = [
-        Result("cok", "1", CERTAIN, ("bees",), answer=certain),
-        Result("cok", "2", QUESTION, ("Quillhaven",), answer=doubtful),
-        Result("cok", "3", QUESTION, ("Quillhaven",), answer=nothing),
-        Result("cok", "4", QUESTION, ("Quillhaven",), error="lost"),
+        RunRow("cok", "1", CERTAIN, ("bees",), result=answer_result(certain, {})),
+        RunRow("cok", "2", QUESTION, ("Quillhaven",), result=answer_result(doubtful, {})),
+        RunRow("cok", "3", QUESTION, ("Quillhaven",), result=answer_result(nothing, {})),
+        RunRow("cok", "4", QUESTION, ("Quillhaven",), error="lost"),
     ]
     scores = knowledge_scores("cok", rows)
     assert scores is not None

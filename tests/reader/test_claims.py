@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrace.errors import ContextOverflowError, InputError
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.labels_and_queries import NO_LABEL, claim_scores
 from pytrace.evaluation.scores.summary import make_report
 from pytrace.methods.base import ClaimMethod
@@ -25,7 +25,7 @@ from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.reader.claims import LABELS, WORDS, ClaimJudge, read_label, votes
 from pytrace.reader.prompts.reasoning import ClaimDemonstration
-from pytrace.records import Answer, Evidence
+from pytrace.results import Findings, Result
 
 NOWHERE = [[]]
 
@@ -291,14 +291,14 @@ def test_standard_prompting_answers_questions_too_and_is_known_to_judge() -> Non
     assert not isinstance(ScriptedModel(), ClaimMethod)
 
 
-def result(gold: str, given: str | None, *, at: int = 0, kind: str = "claim") -> Result:
-    answer = None if given is None else Answer("x", given, "m", Evidence("none", (), ()))
-    return Result("m", str(at), "x", (gold,), kind=kind, answer=answer, error="" if answer else "ServerError: away")
+def row(gold: str, given: str | None, *, at: int = 0, kind: str = "claim") -> RunRow:
+    judged = None if given is None else Result(question="x", answer=given, evidence=Findings(kind="none"))
+    return RunRow("m", str(at), "x", (gold,), kind=kind, result=judged, error="" if judged else "ServerError: away")
 
 
 def test_scores_count_which_label_was_given_to_which() -> None:
     pairs = [("SUPPORTS", "SUPPORTS"), ("SUPPORTS", "REFUTES"), ("REFUTES", "not enough info."), ("REFUTES", None)]
-    scores = claim_scores("m", [result(*pair, at=at) for at, pair in enumerate(pairs)])
+    scores = claim_scores("m", [row(*pair, at=at) for at, pair in enumerate(pairs)])
     assert scores is not None
     supports, refutes, unknown = scores.labels
     assert (scores.n, scores.accuracy) == (4, 0.25)
@@ -311,25 +311,25 @@ def test_scores_count_which_label_was_given_to_which() -> None:
 
 
 def test_a_label_that_neither_occurs_nor_is_given_does_not_lower_the_mean() -> None:
-    scores = claim_scores("m", [result("SUPPORTS", "SUPPORTS")])
+    scores = claim_scores("m", [row("SUPPORTS", "SUPPORTS")])
     assert scores is not None
     assert (scores.macro_f1, scores.labels[1].f1) == (1.0, None)
 
 
 def test_only_claims_with_labels_are_scored_as_such() -> None:
     assert claim_scores("m", []) is None
-    assert claim_scores("m", [result("SUPPORTS", "SUPPORTS"), result("Ghana", "Ghana", at=1)]) is None
-    assert claim_scores("m", [result("SUPPORTS", "SUPPORTS", kind="bridge")]) is None
+    assert claim_scores("m", [row("SUPPORTS", "SUPPORTS"), row("Ghana", "Ghana", at=1)]) is None
+    assert claim_scores("m", [row("SUPPORTS", "SUPPORTS", kind="bridge")]) is None
 
 
 def test_a_report_on_claims_has_their_scores_and_its_exact_match_is_their_accuracy() -> None:
     rows = [
-        result(gold, given, at=at)
+        row(gold, given, at=at)
         for at, (gold, given) in enumerate([*zip(LABELS, LABELS, strict=True), ("REFUTES", "SUPPORTS")])
     ]
     report = make_report({"m": rows})
     assert report.methods[0].exact_match == report.claims[0].accuracy == 0.75
-    assert make_report({"m": [result("Ghana", "Ghana", kind="")]}).claims == ()
+    assert make_report({"m": [row("Ghana", "Ghana", kind="")]}).claims == ()
 
 
 @pytest.mark.models

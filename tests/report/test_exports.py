@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pytrace.evaluation.run.run_store import Result, RunStore
-from pytrace.records import Answer, Document, Evidence, Question
+from pytrace.evaluation.run.run_store import RunRow, RunStore
+from pytrace.records import Document, Question
 from pytrace.report.exports import write_exports
+from pytrace.results import Findings, Result, Source
 from tests.report.test_report_cli import call, run  # noqa: F401 (a fixture)
 
 # The fields that ragas 0.4's SingleTurnSample has, and the keys of DeepEval 4's test cases.
@@ -18,28 +19,29 @@ RAGAS = {
 DEEPEVAL = {"input", "actual_output", "expected_output", "context", "retrieval_context"}
 
 
-def stored(path: Path, results: list[Result]) -> RunStore:
+def stored(path: Path, rows: list[RunRow]) -> RunStore:
     store = RunStore(path)
     store.open_run({"data": "x"})
     documents = (Document("a", "Ada", ("Ada Foah is a town.",)), Document("b", "Keta", ("Keta is another.",)))
     store.keep_questions(
         [Question("1", "Where?", ("Ghana", "the Republic"), documents, ("a", "gone")), Question("2", "Why?", (), ())]
     )
-    for result in results:
-        store.save(result.method, result.question_id, result)
+    for row in rows:
+        store.save(row.method, row.question_id, row)
     return store
 
 
-def answered(method: str, number: str, text: str) -> Result:
-    evidence = Evidence("documents", ("[Ada] Ada Foah is a town.",), ("a",))
+def answered(method: str, number: str, text: str) -> RunRow:
+    source = Source(id="a", document="a", title="Ada", text="Ada Foah is a town.", read=True)
     answers, gold = (("Ghana", "the Republic"), ("a", "gone")) if number == "1" else ((), ())
     question = "Where?" if number == "1" else "Why?"
-    return Result(method, number, question, answers, gold, answer=Answer(question, text, method, evidence, {}, {}))
+    result = Result(question=question, answer=text, evidence=Findings(kind="documents", sources=(source,)))
+    return RunRow(method, number, question, answers, gold, result=result)
 
 
 @pytest.fixture
 def store(tmp_path):
-    failed = Result("trace", "2", "Why?", (), error="no")
+    failed = RunRow("trace", "2", "Why?", (), error="no")
     with stored(
         tmp_path / "run.sqlite", [answered("trace", "1", "Ghana"), failed, answered("ks-llm:top=1", "2", "\u2028")]
     ) as store:
@@ -73,7 +75,7 @@ def test_deepeval_s_cases_are_one_list(store, tmp_path):
 
 
 def test_a_method_that_answered_nothing_has_an_empty_file(tmp_path):
-    with stored(tmp_path / "run.sqlite", [Result("trace", "2", "Why?", (), error="no")]) as store:
+    with stored(tmp_path / "run.sqlite", [RunRow("trace", "2", "Why?", (), error="no")]) as store:
         assert json.loads(write_exports(tmp_path, store, "deepeval")[0].read_bytes()) == []
         assert write_exports(tmp_path, store, "ragas")[0].read_bytes() == b""
 

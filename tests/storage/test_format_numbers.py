@@ -22,7 +22,7 @@ FORMATS = {
     "index of sentences": (index_files.FORMAT, {*index_files._FORMATS}),
     "knowledge base": (knowledge_base_files.FORMAT, {*knowledge_base_files._FORMATS}),
     "graph of triples": (database.SCHEMA_VERSION, {*database._READABLE_VERSIONS}),
-    "run of an evaluation": (run_store._SCHEMA_VERSION, {*run_store._READABLE_VERSIONS}),
+    "run of an evaluation": (run_store.SCHEMA_VERSION, {run_store.SCHEMA_VERSION}),
     "cache of a model's responses": (response_cache._SCHEMA_VERSION, {1, response_cache._SCHEMA_VERSION}),
     "cache of a knowledge base's answers": (answer_cache._VERSION, {answer_cache._VERSION}),
     "named arrays in one file": (array_file._FORMAT, {array_file._FORMAT}),

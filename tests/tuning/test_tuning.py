@@ -14,8 +14,10 @@ from pytrace.evaluation.run.run_store import RunStore
 from pytrace.evaluation.run.runner import Batched
 from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
 from pytrace.methods.catalog import METHODS, MethodName, method_settings
-from pytrace.records import Answer, Document, Evidence, Question
+from pytrace.records import Document, Question
+from pytrace.results import Result
 from pytrace.tuning import Choice, Trial, Tuned, default_space, parse_choice, tune
+from tests.scripted_methods import read
 
 
 def questions(count: int, first: int = 0) -> list[Question]:
@@ -36,14 +38,14 @@ class Asked:
     def __call__(self, method: MethodName) -> Batched:
         share = self.worth(dict(one.split("=") for one in method.overrides))
 
-        def answer(own: Sequence[Question]) -> list[Answer]:
+        def answer(own: Sequence[Question]) -> list[Result]:
             self.asked[method.label] = self.asked.get(method.label, 0) + len(own)
             return [
-                Answer(
-                    one.question,
-                    "right" if (int(one.id[1:]) * 37) % 100 < 100 * share else "wrong",
-                    method.label,
-                    Evidence("documents", (), ("d",)),
+                Result(
+                    question=one.question,
+                    answer="right" if (int(one.id[1:]) * 37) % 100 < 100 * share else "wrong",
+                    method=method.label,
+                    evidence=read("", "d"),
                     context_tokens=7,
                 )
                 for one in own

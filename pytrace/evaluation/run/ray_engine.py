@@ -16,7 +16,7 @@ from typing import Any
 
 from pytrace.errors import DeviceUnavailableError, InputError, WorkerError
 from pytrace.evaluation.run.ray_cluster import import_ray, quiet, ray_cluster
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.run.runner import Batch, Method, answer_batch
 from pytrace.evaluation.run.workers import make_methods, outcome, pickled
 
@@ -50,7 +50,7 @@ class RayEngine:
         self._make = pickled(make)
         import_ray()
 
-    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[RunRow]]]:
         """Answer batches, in the order in which processes are through with them."""
         ray = import_ray()
         processes = min(self.processes, len(batches))
@@ -126,7 +126,7 @@ class _Answering:
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         return {"number": row["number"], "outcome": pickle.dumps(self._outcome(row))}
 
-    def _outcome(self, row: dict[str, Any]) -> list[Result] | Exception:
+    def _outcome(self, row: dict[str, Any]) -> list[RunRow] | Exception:
         if isinstance(self._methods, Exception):
             return self._methods
         batch: Batch = pickle.loads(row["batch"])

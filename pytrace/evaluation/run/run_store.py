@@ -15,17 +15,17 @@ from typing import IO, Any, Literal
 import msgspec
 
 from pytrace.errors import DataError, InputError, StoreError
-from pytrace.records import Answer, Document, Perturbation, Question
+from pytrace.records import Document, Perturbation, Question
+from pytrace.results import Result
 from pytrace.storage import sqlite
 from pytrace.storage.closing import Closing
 from pytrace.storage.locks import take_lock
 from pytrace.storage.sqlite import checksum
 from pytrace.storage.text import storable
 
-_SCHEMA_VERSION = 5
-# Version 1 lacks the questions; its files get the tables when a run of them goes on. Versions 1 and 2 have evidence in one
-# flat record, which `_upgraded` converts row by row as it is read: nothing is rewritten. Up to version 4 rows lack checksums.
-_READABLE_VERSIONS = (1, 2, 3, 4, _SCHEMA_VERSION)
+SCHEMA_VERSION = 6
+"""Version of the files. Up to version 5 rows held the method's answer instead of the result; they are not read."""
+
 # A document stands once, under the hash of its record, however many questions have it.
 _SCHEMA = f"""
 CREATE TABLE run (
@@ -43,8 +43,8 @@ _REMEDY = "evaluate into another file"
 _SHOWN_DIFFERENCES = 5
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What a method made of a question, with the gold it is scored against."""
+class RunRow(msgspec.Struct, frozen=True):
+    """The result of a method for a question, with the gold it is scored against."""
 
     method: str
     question_id: str
@@ -52,8 +52,8 @@ class Result(msgspec.Struct, frozen=True):
     answers: tuple[str, ...]
     supporting_documents: tuple[str, ...] = ()
     kind: str = ""
-    answer: Answer | None = None
-    error: str = ""  # why there is no answer
+    result: Result | None = None
+    error: str = ""  # why there is no result
     perturbation: Perturbation | None = None  # what had been done to the question's documents on purpose
 
 
@@ -151,7 +151,7 @@ class RunStore(Closing):
                 )
 
     def questions(self) -> Iterator[Question]:
-        """Read the questions that were asked with their documents, in the order in which they were kept; none of old files."""
+        """Read the questions that were asked with their documents, in the order in which they were stored."""
         for question_id, record, keys in self._questions("id, record, documents"):
             with self._readable(f"question {question_id!r}"):
                 question = msgspec.convert(json.loads(record), Question)
@@ -164,18 +164,14 @@ class RunStore(Closing):
         return [row[0] for row in self._rows("", query)]
 
     def asked(self) -> list[str]:
-        """List the ids of the questions that have results, in the order of the questions, else of their first result."""
+        """List the ids of the questions that have results, in the order of the questions, otherwise of their first result."""
         query = "SELECT question FROM result WHERE run = ? GROUP BY question ORDER BY min(rowid)"
         order = {row[0]: number for number, row in enumerate(self._questions("id"))}
-        # Sorting keeps equal ones as they are: those that an old file does not keep stay in the order of their results.
+        # The sort is stable: questions that were not stored stay in the order of their results.
         return sorted((row[0] for row in self._rows("", query)), key=lambda question: order.get(question, len(order)))
 
     def _questions(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        with self._guard():
-            # Files of version 1 have no table of questions.
-            table = self._connect().execute("SELECT 1 FROM sqlite_master WHERE name = 'question'").fetchone()
-        if table is not None:
-            yield from self._rows("question", f"SELECT {columns} FROM question WHERE run = ?", order="rowid")
+        yield from self._rows("question", f"SELECT {columns} FROM question WHERE run = ?", order="rowid")
 
     def done(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method is through with, the failed ones included."""
@@ -184,26 +180,26 @@ class RunStore(Closing):
 
     def failed(self, method: str) -> frozenset[str]:
         """Return the ids of the questions that a method failed at."""
-        return frozenset(result.question_id for result in self.rows(method) if result.answer is None)
+        return frozenset(row.question_id for row in self.rows(method) if row.result is None)
 
-    def save(self, method: str, question_id: str, result: Result) -> None:
-        """Write a result; once this returns, neither a kill nor a power cut can lose it."""
+    def save(self, method: str, question_id: str, row: RunRow) -> None:
+        """Write a row; once this returns, neither a kill nor a power cut can lose it."""
         connection = self._open_for_writing("saving")
         with self._guard(), connection:
             connection.execute(
                 "INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?)",
-                (self._run, storable(method), storable(question_id), _record(result)),
+                (self._run, storable(method), storable(question_id), _record(row)),
             )
 
-    def rows(self, method: str, questions: Sequence[str] | None = None) -> Iterator[Result]:
-        """Read a method's results in the order in which they were written."""
+    def rows(self, method: str, questions: Sequence[str] | None = None) -> Iterator[RunRow]:
+        """Read a method's rows in the order in which they were written."""
         query = "SELECT question, record FROM result WHERE run = ? AND method = ?"
         if questions is not None:
             query += f" AND question IN ({', '.join('?' * len(questions))})"
         for question_id, record in self._rows("result", query, method, *(questions or ()), order="rowid"):
             with self._readable(f"the result of {method} for question {question_id!r}"):
-                result = msgspec.convert(_upgraded(json.loads(record)), Result)
-            yield result
+                row = msgspec.convert(json.loads(record), RunRow)
+            yield row
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -218,7 +214,7 @@ class RunStore(Closing):
             connection.rollback()
 
     def verify(self) -> int:
-        """Read the whole file, and return how many rows fit their checksums; 0: it was made before there were any.
+        """Read the whole file, and return how many rows fit their checksums.
 
         Raises
         ------
@@ -282,12 +278,11 @@ class RunStore(Closing):
             version = sqlite.prepare(
                 connection,
                 _SCHEMA,
-                version=_SCHEMA_VERSION,
-                readable=_READABLE_VERSIONS,
+                version=SCHEMA_VERSION,
                 make=writable,
-                foreign=f"{self.path} was not written by this version of the run store; choose another file",
+                foreign=f"{self.path} is not a run of format {SCHEMA_VERSION}, which this pytrace reads; evaluate again, into another file",
             )
-            if version == _SCHEMA_VERSION:
+            if version == SCHEMA_VERSION:
                 sqlite.check(connection, self.path, _SCHEMA, kind="run store", remedy=_REMEDY)
             connection.execute("PRAGMA synchronous = FULL")
         return self._connection
@@ -342,37 +337,6 @@ def file_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _record(value: msgspec.Struct) -> str:
     return json.dumps(msgspec.to_builtins(value))  # the standard library's: it keeps infinities as they are
-
-
-def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a row as it is written since version 4: the evidence's derivation a record of its own, text no triple."""
-    evidence = (result.get("answer") or {}).get("evidence")
-    if evidence is None:
-        return result
-    if "derivation" not in evidence:
-        _set_derivation(evidence)
-    for chain in (evidence["derivation"] or {}).get("chains", ()):
-        # Up to version 3 a sentence or a document was a triple without a relation.
-        chain["triples"] = [
-            unit
-            if isinstance(unit, list) or unit["relation"]
-            else [unit["head"], unit["tail"], unit.get("document_id", ""), unit.get("sentence", -1)]
-            for unit in chain["triples"]
-        ]
-    return result
-
-
-def _set_derivation(evidence: dict[str, Any]) -> None:
-    """Make the derivation of evidence of versions 1 and 2, where the fields of all methods stood side by side."""
-    # No method filled the fields of two. The first runs lack the later fields.
-    derivations = {
-        "chains": {"chains": evidence.get("chains", ()), "graph": evidence.get("graph")},
-        "features": {"coverage": evidence.get("coverage", ()), "pool": evidence.get("pool", ())},
-        "triples": {"triples": evidence.get("triples", ())},
-        "reasoning": {"rationale": evidence.get("rationale", ()), "queries": evidence.get("queries", ())},
-    }
-    filled = ({"type": tag, **fields} for tag, fields in derivations.items() if any(fields.values()))
-    evidence["derivation"] = next(filled, None)
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:

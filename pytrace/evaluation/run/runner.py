@@ -17,10 +17,11 @@ from pytrace.errors import (
     PytraceError,
     StoreError,
 )
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.matching import Matcher
 from pytrace.evaluation.scores.summary import Report, score_run
-from pytrace.records import Answer, Question
+from pytrace.records import Question
+from pytrace.results import Result
 
 # These tell of the set-up and not of the question: the next question would fail in the same way.
 _FATAL = (StoreError, MissingDependencyError, ModelFileError, DeviceUnavailableError, LogitsUnavailableError)
@@ -29,11 +30,11 @@ _FATAL = (StoreError, MissingDependencyError, ModelFileError, DeviceUnavailableE
 class Batched(msgspec.Struct, frozen=True):
     """A method that answers several questions in one call, so that their model work can be batched.
 
-    `answer` gives one answer for each question, in order; at most `size` questions are in flight, and their answers are
-    kept together when the call returns.
+    `answer` gives one result for each question, in order; at most `size` questions are in flight, and their results are
+    stored together when the call returns.
     """
 
-    answer: Callable[[Sequence[Question]], Sequence[Answer]]
+    answer: Callable[[Sequence[Question]], Sequence[Result]]
     size: int = 8
 
 
@@ -47,7 +48,7 @@ class Progress(msgspec.Struct, frozen=True):
     failed: int
 
 
-Method = Callable[[Question], Answer] | Batched
+Method = Callable[[Question], Result] | Batched
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class Engine(Protocol):
     def sizes(self) -> Mapping[str, int]:
         """How many questions each method is asked together, by its name, in the order of the report."""
 
-    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[RunRow]]]:
         """Answer every batch as `answer_batch` does, and yield each as soon as it is there, in any order.
 
         What works for it has ended when the generator has, or was closed.
@@ -125,9 +126,10 @@ def evaluate(
 
     Examples
     --------
-    >>> from pytrace.records import Evidence
+    >>> from pytrace.results import Findings
     >>> question = Question("q1", "Where is Ada Foah?", ("Ghana",))
-    >>> report = evaluate({"guess": lambda q: Answer(q.question, "Ghana", "guess", Evidence("documents", (), ()))}, [question])
+    >>> guess = lambda asked: Result(question=asked.question, answer="Ghana", evidence=Findings(kind="none"))
+    >>> report = evaluate({"guess": guess}, [question])
     >>> report.methods[0].exact_match
     1.0
     """
@@ -148,12 +150,12 @@ def evaluate(
     if batches:
         # Closed also where an answer cannot be saved, so that an engine's processes do not outlive the run.
         with closing(engine.results(batches)) as answered:
-            for batch, results in answered:
-                for result in results:
-                    store.save(batch.method, result.question_id, result)
+            for batch, rows in answered:
+                for row in rows:
+                    store.save(batch.method, row.question_id, row)
                 state = states[batch.method]
-                failed = state.failed + sum(result.answer is None for result in results)
-                state = msgspec.structs.replace(state, done=state.done + len(results), failed=failed)
+                failed = state.failed + sum(row.result is None for row in rows)
+                state = msgspec.structs.replace(state, done=state.done + len(rows), failed=failed)
                 states[batch.method] = state
                 note(state)
     return score_run(store, methods=list(engine.sizes), gold=questions, seed=seed, matcher=matcher, baseline=baseline)
@@ -164,15 +166,15 @@ def batch_sizes(methods: Mapping[str, Method]) -> dict[str, int]:
     return {name: method.size if isinstance(method, Batched) else 1 for name, method in methods.items()}
 
 
-def answer_batch(methods: Mapping[str, Method], batch: Batch) -> list[Result]:
-    """Ask a method the questions of a batch; a question that it cannot answer is a result too."""
+def answer_batch(methods: Mapping[str, Method], batch: Batch) -> list[RunRow]:
+    """Ask a method the questions of a batch; a question that it cannot answer has a row too."""
     name, method = batch.method, methods[batch.method]
     if isinstance(method, Batched):
         answers = _answers(name, method.answer, batch.questions)
     else:
         ask = method
         answers = [_answers(name, lambda asked: [ask(*asked)], [question])[0] for question in batch.questions]
-    return [_result(name, question, answer) for question, answer in zip(batch.questions, answers, strict=True)]
+    return [_row(name, question, answer) for question, answer in zip(batch.questions, answers, strict=True)]
 
 
 class _Here:
@@ -182,7 +184,7 @@ class _Here:
         self._methods = methods
         self.sizes = batch_sizes(methods)
 
-    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[RunRow]]]:
         for batch in batches:
             yield batch, answer_batch(self._methods, batch)
 
@@ -223,17 +225,17 @@ def _waiting(
                 f"{store.path} answers another question under the id {row.question_id!r}; "
                 "evaluate these questions into another file"
             )
-        if row.answer is None and retry_failed:
+        if row.result is None and retry_failed:
             continue
         done.add(row.question_id)
-        failed += row.answer is None
+        failed += row.result is None
     waiting = [question for question in questions if question.id not in done]
     return waiting, Progress(name, len(done), len(questions), len(done), failed)
 
 
 def _answers(
-    name: str, ask: Callable[[Sequence[Question]], Sequence[Answer]], questions: Sequence[Question]
-) -> Sequence[Answer | PytraceError]:
+    name: str, ask: Callable[[Sequence[Question]], Sequence[Result]], questions: Sequence[Question]
+) -> Sequence[Result | PytraceError]:
     try:
         answers = ask(questions)
     except _FATAL:
@@ -248,17 +250,17 @@ def _answers(
     return answers
 
 
-def _result(name: str, question: Question, answer: object) -> Result:
-    if not isinstance(answer, Answer | PytraceError):
-        raise TypeError(f"method {name} gave a {type(answer).__name__} and not an Answer to question {question.id!r}")
-    return Result(
+def _row(name: str, question: Question, answer: object) -> RunRow:
+    if not isinstance(answer, Result | PytraceError):
+        raise TypeError(f"method {name} gave a {type(answer).__name__} and not a Result to question {question.id!r}")
+    return RunRow(
         method=name,
         question_id=question.id,
         question=question.question,
         answers=question.answers,
         supporting_documents=question.supporting_documents,
         kind=question.kind,
-        answer=answer if isinstance(answer, Answer) else None,
-        error="" if isinstance(answer, Answer) else f"{type(answer).__name__}: {answer}",
+        result=answer if isinstance(answer, Result) else None,
+        error="" if isinstance(answer, Result) else f"{type(answer).__name__}: {answer}",
         perturbation=question.perturbation,
     )

@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 from pytrace.errors import InputError, PytraceError, WorkerError
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.run.runner import Batch, Method, answer_batch
 from pytrace.processes import be_a_worker, check_count, interrupts_held
 
@@ -39,7 +39,7 @@ class Workers:
         self.processes = processes
         self._make = pickled(make)
 
-    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[Result]]]:
+    def results(self, batches: Sequence[Batch]) -> Generator[tuple[Batch, Sequence[RunRow]]]:
         """Answer batches, in the order in which processes are through with them."""
         waiting = deque(batches)
         crew: list[_Worker] = []
@@ -91,10 +91,10 @@ class _Worker:
             theirs.close()  # so that the pipe ends when the process does
         self._process: BaseProcess = process
 
-    def receive(self) -> Sequence[Result] | BaseException:
+    def receive(self) -> Sequence[RunRow] | BaseException:
         """Take what the process says: that it is ready (no result), results, or what went wrong."""
         try:
-            message: Sequence[Result] | BaseException = pickle.loads(self.link.recv_bytes())
+            message: Sequence[RunRow] | BaseException = pickle.loads(self.link.recv_bytes())
         except (EOFError, OSError):
             return self._death()
         self._ready = True

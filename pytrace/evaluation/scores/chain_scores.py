@@ -8,14 +8,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.metrics import Mean, mean_of, support_score
 from pytrace.kernels.fuzzy import partial_ratio
 from pytrace.reader.answers import normalise_answer
-from pytrace.records import Chain, ChainSearch, Evidence, Question, TextUnit, Triple, Unit
+from pytrace.records import Question, Triple
+from pytrace.results import Step
 
 ALIKE = 80.0
 """Two names are one from this partial ratio on."""
@@ -87,18 +89,25 @@ def gold_evidence(question: Question) -> GoldEvidence:
     )
 
 
-def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
-    """Sum up the chains of a method."""
+class _Piece(NamedTuple):
+    """A step of a chain with its passage: a triple, or a text and its title."""
+
+    document_id: str
+    title: str
+    step: Step
+
+
+def chain_statistics(rows: Sequence[RunRow], gold: Mapping[str, GoldEvidence]) -> ChainStatistics | None:
+    """Sum up the chains that a method's search made."""
     # TRACE, Appendix C.3, Table 5.
-    answered = [(result, result.answer.evidence) for result in results if result.answer is not None]
-    searches = [evidence.derivation for _, evidence in answered if isinstance(evidence.derivation, ChainSearch)]
-    if not any(search.chains or search.graph for search in searches):
+    answered = [(row, row.result.evidence) for row in rows if row.result is not None]
+    graphs = [evidence.graph for _, evidence in answered if evidence.graph is not None]
+    if not graphs and not any(evidence.method_chains for _, evidence in answered):
         return None
-    graphs = [search.graph for search in searches if search.graph is not None]
-    known = [(_chains(result), gold[result.question_id]) for result in results if result.question_id in gold]
+    known = [(chain_pieces(row), gold[row.question_id]) for row in rows if row.question_id in gold]
     chosen = [
-        ({unit.document_id for unit in _units(evidence.chains) if unit.document_id}, result)
-        for result, evidence in answered
+        ({piece.document_id for chain in chain_pieces(row) for piece in chain if piece.document_id}, row)
+        for row, _ in answered
     ]
     return ChainStatistics(
         documents=mean_of(evidence.documents for _, evidence in known),
@@ -106,11 +115,11 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
         entities=mean_of(graph.entities for graph in graphs),
         triples=mean_of(graph.triples for graph in graphs),
         density=mean_of(graph.density for graph in graphs),
-        chains=mean_of(len(evidence.chains) for _, evidence in answered),
+        chains=mean_of(len(evidence.method_chains) for _, evidence in answered),
         # Each question's own mean first, so that one with many chains weighs no more than another.
-        length=mean_of(mean_of(len(chain.units) for chain in evidence.chains).mean for _, evidence in answered),
+        length=mean_of(mean_of(len(chain.steps) for chain in evidence.method_chains).mean for _, evidence in answered),
         found_documents=mean_of(len(ids) for ids, _ in chosen),
-        found_error_rate=mean_of(support_score(ids, result.supporting_documents).error_rate for ids, result in chosen),
+        found_error_rate=mean_of(support_score(ids, row.supporting_documents).error_rate for ids, row in chosen),
         best_triple_recall=mean_of(triple_recall(chains[:1], evidence.triples) for chains, evidence in known),
         triple_recall=mean_of(triple_recall(chains, evidence.triples) for chains, evidence in known),
         best_sentence_recall=mean_of(chain_sentence_recall(chains[:1], evidence) for chains, evidence in known),
@@ -118,7 +127,18 @@ def chain_statistics(results: Sequence[Result], gold: Mapping[str, GoldEvidence]
     )
 
 
-def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | None:
+def chain_pieces(row: RunRow) -> list[list[_Piece]]:
+    """Return the steps of the chains that the method's search made, likeliest chain first."""
+    if row.result is None:
+        return []
+    evidence = row.result.evidence
+    sources = {number: (source.id, source.title) for number, source in enumerate(evidence.sources)}
+    return [
+        [_Piece(*sources.get(step.source, ("", "")), step) for step in chain.steps] for chain in evidence.method_chains
+    ]
+
+
+def triple_recall(chains: Iterable[Sequence[_Piece]], gold: Sequence[Triple]) -> float | None:
     """Return the share of gold triples that chains hold."""
     # A triple holds a gold one if their heads and their tails are alike, in either direction and whatever the relation:
     # equal once normalised, or with a partial ratio of 80, where all numbers of one name are among those of the other.
@@ -127,9 +147,12 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
     wanted = list(dict.fromkeys((normalise_answer(triple.head), normalise_answer(triple.tail)) for triple in gold))
     if not wanted:
         return None
-    units = list(dict.fromkeys(_units(chains)))
-    pairs = [(normalise_answer(unit.head), normalise_answer(unit.tail)) for unit in units if isinstance(unit, Triple)]
-    texts = [normalise_answer(f"{unit.title} {unit.body}") for unit in units if isinstance(unit, TextUnit)]
+    pieces = [piece for chain in chains for piece in chain]
+    triples = dict.fromkeys(piece.step.triple for piece in pieces if piece.step.triple is not None)
+    pairs = [(normalise_answer(head), normalise_answer(tail)) for head, _, tail in triples]
+    texts = dict.fromkeys(
+        normalise_answer(f"{piece.title} {piece.step.sentence}") for piece in pieces if piece.step.triple is None
+    )
     held = sum(
         any((_alike(head, a) and _alike(tail, b)) or (_alike(head, b) and _alike(tail, a)) for a, b in pairs)
         or any(_holds(text, head) and _holds(text, tail) for text in texts)
@@ -138,30 +161,34 @@ def triple_recall(chains: Iterable[Chain], gold: Sequence[Triple]) -> float | No
     return held / len(wanted)
 
 
-def chain_sentence_recall(chains: Iterable[Chain], gold: GoldEvidence) -> float | None:
+def chain_sentence_recall(chains: Iterable[Sequence[_Piece]], gold: GoldEvidence) -> float | None:
     """Return the share of the gold sentences that chains' triples come from; None if there is no gold sentence."""
     # A document in the place of a triple comes from all of its sentences.
     if not gold.sentences:
         return None
     origins = {
-        (unit.document_id, unit.sentence) for unit in _units(chains) if unit.sentence >= 0 or isinstance(unit, TextUnit)
+        (piece.document_id, piece.step.sentence_index)
+        for chain in chains
+        for piece in chain
+        if piece.step.sentence_index >= 0 or piece.step.triple is None
     }
     held = sum((id, index) in origins or (id, -1) in origins for id, index, _ in gold.sentences)
     return held / len(gold.sentences)
 
 
-def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> float | None:
+def context_sentence_recall(row: RunRow, gold: GoldEvidence) -> float | None:
     """Return the share of the gold sentences that a context rests on."""
     # They stand in the context word for word, and their document is among the evidence's; or, in a context of triples,
     # a triple of the chains comes from them. What did not fit the reader's model is not looked at.
     if not gold.sentences:
         return None
-    if evidence is None:
+    if row.result is None:
         return 0.0
-    if evidence.kind == "triples" and evidence.chains:
-        return chain_sentence_recall(evidence.chains, gold)
-    chosen = set(evidence.document_ids)
-    context = [" ".join(entry.split()) for entry in evidence.context]
+    evidence = row.result.evidence
+    if evidence.kind == "triples" and (chains := chain_pieces(row)):
+        return chain_sentence_recall(chains, gold)
+    chosen = set(evidence.chosen)
+    context = [" ".join(entry.split()) for entry in evidence.read_texts]
     held = sum(
         id in chosen and any(" ".join(sentence.split()) in entry for entry in context)
         for id, _, sentence in gold.sentences
@@ -171,14 +198,6 @@ def context_sentence_recall(evidence: Evidence | None, gold: GoldEvidence) -> fl
 
 def _error_rate(gold: GoldEvidence) -> float | None:
     return 1 - len(gold.given) / gold.documents if gold.documents and gold.supporting else None
-
-
-def _chains(result: Result) -> tuple[Chain, ...]:
-    return () if result.answer is None else result.answer.evidence.chains
-
-
-def _units(chains: Iterable[Chain]) -> Iterable[Unit]:
-    return (unit for chain in chains for unit in chain.units)
 
 
 def _alike(first: str, second: str) -> bool:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from pytrace.evaluation.data.datasets import CLAIM
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.metrics import exact_match, mean_of, precision_recall_f1
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.claims import LABELS
+from pytrace.records import KnowledgeQuery, Reasoning
+from pytrace.results import Result
 
 NO_LABEL = "(none)"
 """What stands for an answer that is no label, and for a claim at which the method failed."""
@@ -51,15 +53,15 @@ class KnowledgeScores(msgspec.Struct, frozen=True):
     refused: int  # queries tried and refused on the way
 
 
-def claim_scores(method: str, results: Sequence[Result]) -> ClaimScores | None:
+def claim_scores(method: str, rows: Sequence[RunRow]) -> ClaimScores | None:
     """Score the labels that a method gave to claims; None if not all results are of labelled claims."""
     # The accuracy is the label accuracy of Thorne et al. (NAACL 2018), section 4; it equals the exact match.
     pairs: list[tuple[str, str]] = []
-    for result in results:
-        gold = _label(result.answers[0]) if result.answers else NO_LABEL
-        if result.kind != CLAIM or gold == NO_LABEL:
+    for row in rows:
+        gold = _label(row.answers[0]) if row.answers else NO_LABEL
+        if row.kind != CLAIM or gold == NO_LABEL:
             return None
-        pairs.append((gold, NO_LABEL if result.answer is None else _label(result.answer.text)))
+        pairs.append((gold, NO_LABEL if row.result is None else _label(row.result.answer)))
     if not pairs:
         return None
     labels = []
@@ -82,28 +84,30 @@ def _label(text: str) -> str:
     return forms.get(normalise_answer(text), NO_LABEL)
 
 
-def knowledge_scores(method: str, results: Sequence[Result]) -> KnowledgeScores | None:
+def knowledge_scores(method: str, rows: Sequence[RunRow]) -> KnowledgeScores | None:
     """Count what a method asked a knowledge base; None if it asked nothing."""
     # Chain of Knowledge, section 3.3: only uncertain questions are to be asked about.
-    rows = [
-        (
-            result.answer.evidence.reasoning.queries,
-            exact_match(result.answer.text, result.answers) if result.answers else None,
-        )
-        for result in results
-        if result.answer is not None
+    answered = [
+        (_queries(row.result), exact_match(row.result.answer, row.answers) if row.answers else None)
+        for row in rows
+        if row.result is not None
     ]
-    asked = [(queries, right) for queries, right in rows if queries]
+    asked = [(queries, right) for queries, right in answered if queries]
     if not asked:
         return None
     outcomes = Counter(query.outcome for queries, _ in asked for query in queries)
     return KnowledgeScores(
         method=method,
-        n=len(rows),
+        n=len(answered),
         asked=len(asked),
         informed=sum(any(query.facts for query in queries) for queries, _ in asked),
         asked_exact_match=mean_of(right for _, right in asked).mean,
-        other_exact_match=mean_of(right for queries, right in rows if not queries).mean,
+        other_exact_match=mean_of(right for queries, right in answered if not queries).mean,
         queries={str(outcome): count for outcome, count in outcomes.most_common()},
         refused=sum(len(query.refused) for queries, _ in asked for query in queries),
     )
+
+
+def _queries(result: Result) -> tuple[KnowledgeQuery, ...]:
+    details = result.evidence.details
+    return details.queries if isinstance(details, Reasoning) else ()

@@ -15,7 +15,7 @@ import numpy as np
 
 from pytrace.documents.languages import letters_apart
 from pytrace.errors import InputError
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.reader.answers import normalise_answer
 
 _EXACT_ONLY = frozenset({"yes", "no", "noanswer"})
@@ -42,8 +42,8 @@ class SupportScore(msgspec.Struct, frozen=True):
     error_rate: float | None
 
 
-class ResultScore(msgspec.Struct, frozen=True):
-    """The scores of one result, from 0 to 1; EM and F1 are None without a gold answer."""
+class RowScore(msgspec.Struct, frozen=True):
+    """The scores of one row, from 0 to 1; EM and F1 are None without a gold answer."""
 
     exact_match: float | None
     f1: float | None
@@ -110,18 +110,16 @@ def precision_recall_f1(hits: int, chosen: int, gold: int) -> tuple[float | None
     return hits / chosen if chosen else None, hits / gold if gold else None, f1
 
 
-def score_result(result: Result) -> ResultScore:
-    """Score one result as a report's means do."""
-    support = support_score(
-        () if result.answer is None else result.answer.evidence.document_ids, result.supporting_documents
-    )
-    if not result.answers:
-        return ResultScore(None, None, support)
+def score_row(row: RunRow) -> RowScore:
+    """Score one row as a report's means do."""
+    support = support_score(() if row.result is None else row.result.evidence.chosen, row.supporting_documents)
+    if not row.answers:
+        return RowScore(None, None, support)
     # A failed question counts as wrong: a method must not gain by giving up where it is hard.
-    if result.answer is None:
-        return ResultScore(0.0, 0.0, support)
-    text = result.answer.text
-    return ResultScore(exact_match(text, result.answers), f1_score(text, result.answers).f1, support)
+    if row.result is None:
+        return RowScore(0.0, 0.0, support)
+    text = row.result.answer
+    return RowScore(exact_match(text, row.answers), f1_score(text, row.answers).f1, support)
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, float], *, depth: int = 10) -> float | None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from pytrace.evaluation.run.run_store import Result
+from pytrace.evaluation.run.run_store import RunRow
 from pytrace.evaluation.scores.figure_files import new_figure, save_figure
 from pytrace.evaluation.scores.matching import FuzzyMatcher, Matcher, Pair
 from pytrace.evaluation.scores.metrics import mean_of
@@ -91,15 +91,15 @@ class _Row(msgspec.Struct, frozen=True):
         return bool(self.wrong) if _METRICS[self.noise] == "FR" else self.right
 
 
-def study_results(method: str, results: Sequence[Result], *, matcher: Matcher | None = None) -> Study | None:
+def study_rows(method: str, rows: Sequence[RunRow], *, matcher: Matcher | None = None) -> Study | None:
     """Study how one method answered perturbed questions."""
     # Source: sections 5.1 (ACC, Mann–Whitney tests), 6.1 (FR), 7.1, and appendix B (hops).
-    perturbed = [(result, result.perturbation) for result in results if result.perturbation is not None]
+    perturbed = [(row, row.perturbation) for row in rows if row.perturbation is not None]
     if not perturbed:
         return None
-    rows = _rows(perturbed, matcher if matcher is not None else FuzzyMatcher())
+    matched = _matched(perturbed, matcher if matcher is not None else FuzzyMatcher())
     groups: dict[tuple[Noise, float, str], list[_Row]] = {}
-    for row in sorted(rows, key=lambda row: (_NOISES.index(row.noise), row.ratio, KINDS.index(row.kind))):
+    for row in sorted(matched, key=lambda row: (_NOISES.index(row.noise), row.ratio, KINDS.index(row.kind))):
         groups.setdefault((row.noise, row.ratio, row.kind), []).append(row)
     cells = tuple(
         Cell(
@@ -129,13 +129,13 @@ def study_results(method: str, results: Sequence[Result], *, matcher: Matcher | 
     return Study(method, cells, hops)
 
 
-def _rows(perturbed: Sequence[tuple[Result, Perturbation]], matcher: Matcher) -> list[_Row]:
+def _matched(perturbed: Sequence[tuple[RunRow, Perturbation]], matcher: Matcher) -> list[_Row]:
     # The right answers and the wrong ones in one call: a matcher that asks a model has them in one batch.
     pairs: list[Pair] = []
-    for result, change in perturbed:
-        given = "" if result.answer is None else result.answer.text
+    for row, change in perturbed:
+        given = "" if row.result is None else row.result.answer
         wrong = (change.wrong_answer,) if change.wrong_answer else ()
-        pairs += [Pair(result.question, given, result.answers), Pair(result.question, given, wrong)]
+        pairs += [Pair(row.question, given, row.answers), Pair(row.question, given, wrong)]
     verdicts = matcher.match(pairs)
     return [
         _Row(
@@ -143,11 +143,11 @@ def _rows(perturbed: Sequence[tuple[Result, Perturbation]], matcher: Matcher) ->
             noise=change.noise,
             ratio=change.ratio,
             hops=min(max(change.hops, 1), _MOST_HOPS),
-            failed=result.answer is None,
+            failed=row.result is None,
             right=right,
             wrong=follows if change.wrong_answer else None,
         )
-        for (result, change), right, follows in zip(perturbed, verdicts[::2], verdicts[1::2], strict=True)
+        for (row, change), right, follows in zip(perturbed, verdicts[::2], verdicts[1::2], strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from pytrace.errors import StoreError
 from pytrace.evaluation.data.datasets import CLAIM
-from pytrace.evaluation.run.run_store import Result, RunStore
+from pytrace.evaluation.run.run_store import RunRow, RunStore
 from pytrace.evaluation.scores.chain_scores import (
     ChainStatistics,
     GoldEvidence,
@@ -20,7 +20,7 @@ from pytrace.evaluation.scores.chain_scores import (
 from pytrace.evaluation.scores.comparisons import Comparison, QuestionScore, compare_methods
 from pytrace.evaluation.scores.labels_and_queries import ClaimScores, KnowledgeScores, claim_scores, knowledge_scores
 from pytrace.evaluation.scores.matching import Matcher
-from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at, score_result
+from pytrace.evaluation.scores.metrics import Mean, mean_of, ndcg, recall_at, score_row
 from pytrace.evaluation.scores.readers_in_use import ReaderInUse, reader_in_use, reader_notice, reader_texts
 from pytrace.evaluation.scores.seen_questions import (
     LearnedWeights,
@@ -31,7 +31,7 @@ from pytrace.evaluation.scores.seen_questions import (
     unseen_questions,
 )
 from pytrace.evaluation.scores.significance import bootstrap_interval
-from pytrace.evaluation.scores.study import Study, study_results
+from pytrace.evaluation.scores.study import Study, study_rows
 from pytrace.records import Question, Usage
 from pytrace.storage.question_hashes import question_hash
 
@@ -200,7 +200,7 @@ def score_run(
 
 
 def make_report(
-    results: Mapping[str, Sequence[Result]],
+    results: Mapping[str, Sequence[RunRow]],
     *,
     gold: Iterable[Question] = (),
     settings: Mapping[str, Any] | None = None,
@@ -227,7 +227,7 @@ def make_report(
     learned = learned_weights(readers, settings, lists or {}, hashes.values())
     unseen = unseen_questions(learned, lists or {}, hashes)
 
-    def defined(score: Callable[[str, Sequence[Result]], _T | None]) -> tuple[_T, ...]:
+    def defined(score: Callable[[str, Sequence[RunRow]], _T | None]) -> tuple[_T, ...]:
         return tuple(scored for method, rows in results.items() if (scored := score(method, rows)) is not None)
 
     held_out = unseen if unseen is not None and 0 < len(unseen) < len(hashes) else None
@@ -253,7 +253,7 @@ def make_report(
         ),
         settings=dict(settings),
         notes=dict(notes or {}),
-        studies=defined(lambda method, rows: study_results(method, rows, matcher=matcher)),
+        studies=defined(lambda method, rows: study_rows(method, rows, matcher=matcher)),
         claims=defined(claim_scores),
         knowledge=defined(knowledge_scores),
         baseline=baseline,
@@ -265,12 +265,12 @@ def make_report(
 
 
 def _unseen_scores(
-    results: Sequence[Result], scores: Mapping[str, QuestionScore], unseen: Collection[str], seed: int
+    rows: Sequence[RunRow], scores: Mapping[str, QuestionScore], unseen: Collection[str], seed: int
 ) -> UnseenScores:
-    some = [result for result in results if result.question_id in unseen]
-    support = [score_result(result).support for result in some]
+    some = [row for row in rows if row.question_id in unseen]
+    support = [score_row(row).support for row in some]
     ems, f1s = (
-        [value for result in some if (value := getattr(scores[result.question_id], name)) is not None]
+        [value for row in some if (value := getattr(scores[row.question_id], name)) is not None]
         for name in ("exact_match", "f1")
     )
     return UnseenScores(
@@ -285,35 +285,35 @@ def _unseen_scores(
     )
 
 
-def _question_score(result: Result, gold: GoldEvidence | None) -> QuestionScore:
-    score = score_result(result)
+def _question_score(row: RunRow, gold: GoldEvidence | None) -> QuestionScore:
+    score = score_row(row)
     return QuestionScore(
         score.exact_match,
         score.f1,
         supporting_recall=score.support.recall,
         supporting_error_rate=score.support.error_rate,
-        ndcg=ndcg(_chosen(result), dict.fromkeys(result.supporting_documents, 1) if gold is None else gold.grades),
-        context_tokens=None if result.answer is None else result.answer.context_tokens,
+        ndcg=ndcg(_chosen(row), dict.fromkeys(row.supporting_documents, 1) if gold is None else gold.grades),
+        context_tokens=None if row.result is None else row.result.context_tokens,
     )
 
 
-def _chosen(result: Result) -> tuple[str, ...]:
-    return () if result.answer is None else result.answer.evidence.document_ids
+def _chosen(row: RunRow) -> tuple[str, ...]:
+    return () if row.result is None else row.result.evidence.chosen
 
 
 def _ranking(
-    results: Sequence[Result], scores: Mapping[str, QuestionScore], gold: Mapping[str, GoldEvidence]
+    rows: Sequence[RunRow], scores: Mapping[str, QuestionScore], gold: Mapping[str, GoldEvidence]
 ) -> RankingScores | None:
-    if not any(result.supporting_documents for result in results):
+    if not any(row.supporting_documents for row in rows):
         return None
     return RankingScores(
-        documents=mean_of(len(set(_chosen(result))) for result in results),
+        documents=mean_of(len(set(_chosen(row))) for row in rows),
         ndcg=mean_of(score.ndcg for score in scores.values()),
         recall={
-            str(depth): mean_of(recall_at(_chosen(result), result.supporting_documents, depth) for result in results)
+            str(depth): mean_of(recall_at(_chosen(row), row.supporting_documents, depth) for row in rows)
             for depth in _DEPTHS
         },
-        graded=any(gold[result.question_id].graded for result in results if result.question_id in gold),
+        graded=any(gold[row.question_id].graded for row in rows if row.question_id in gold),
     )
 
 
@@ -331,14 +331,14 @@ def _pool_recall(gold: Sequence[GoldEvidence]) -> PoolRecall | None:
 
 def _summarise(
     method: str,
-    results: Sequence[Result],
+    rows: Sequence[RunRow],
     scores: Mapping[str, QuestionScore],
     gold: Mapping[str, GoldEvidence],
     seed: int,
 ) -> MethodSummary:
-    support = [score_result(result).support for result in results]
-    answers = [result.answer for result in results if result.answer is not None]
-    usages = [sum(answer.usage.values(), Usage()) for answer in answers]
+    support = [score_row(row).support for row in rows]
+    results = [row.result for row in rows if row.result is not None]
+    usages = [sum(result.usage.values(), Usage()) for result in results]
     ems = [score.exact_match for score in scores.values() if score.exact_match is not None]
     f1s = [score.f1 for score in scores.values() if score.f1 is not None]
 
@@ -348,22 +348,22 @@ def _summarise(
     prompt, evaluated = quantity(lambda usage: usage.prompt_tokens), quantity(lambda usage: usage.evaluated_tokens)
     usage_by_stage: dict[str, Usage] = {}
     seconds_by_stage: dict[str, float] = {}
-    for answer in answers:
-        for stage, usage in answer.usage.items():
+    for result in results:
+        for stage, usage in result.usage.items():
             usage_by_stage[stage] = usage_by_stage.get(stage, Usage()) + usage
-        for stage, seconds in answer.seconds.items():
+        for stage, seconds in result.seconds.items():
             seconds_by_stage[stage] = seconds_by_stage.get(stage, 0.0) + seconds
     return MethodSummary(
         method=method,
-        n=len(results),
-        failed=len(results) - len(answers),
+        n=len(rows),
+        failed=len(rows) - len(results),
         exact_match=mean_of(ems).mean,
         f1=mean_of(f1s).mean,
         supporting_precision=mean_of(score.precision for score in support),
         supporting_recall=mean_of(score.recall for score in support),
         supporting_f1=mean_of(score.f1 for score in support),
         supporting_error_rate=mean_of(score.error_rate for score in support),
-        context_tokens=_quantity([answer.context_tokens for answer in answers]),
+        context_tokens=_quantity([result.context_tokens for result in results]),
         calls=quantity(lambda usage: usage.calls),
         prompt_tokens=prompt,
         evaluated_tokens=evaluated,
@@ -372,20 +372,18 @@ def _summarise(
         evaluated_share_by_question=mean_of(
             usage.evaluated_tokens / usage.prompt_tokens if usage.prompt_tokens else None for usage in usages
         ),
-        seconds=_quantity([sum(answer.seconds.values()) for answer in answers]),
+        seconds=_quantity([sum(result.seconds.values()) for result in results]),
         seconds_by_stage=seconds_by_stage,
         usage_by_stage=usage_by_stage,
-        by_kind=_by_kind(results, scores),
-        failures=tuple(Failure(result.question_id, result.error) for result in results if result.answer is None),
+        by_kind=_by_kind(rows, scores),
+        failures=tuple(Failure(row.question_id, row.error) for row in rows if row.result is None),
         exact_match_interval=bootstrap_interval(ems, seed=seed),
         f1_interval=bootstrap_interval(f1s, seed=seed),
         supporting_sentences=mean_of(
-            context_sentence_recall(None if result.answer is None else result.answer.evidence, gold[result.question_id])
-            for result in results
-            if result.question_id in gold
+            context_sentence_recall(row, gold[row.question_id]) for row in rows if row.question_id in gold
         ),
-        ranking=_ranking(results, scores, gold),
-        chains=chain_statistics(results, gold),
+        ranking=_ranking(rows, scores, gold),
+        chains=chain_statistics(rows, gold),
     )
 
 
@@ -394,11 +392,11 @@ def _quantity(values: Sequence[float]) -> Quantity:
     return Quantity(sum(values), mean.mean, mean.median, mean.n)
 
 
-def _by_kind(results: Sequence[Result], scores: Mapping[str, QuestionScore]) -> dict[str, KindScore]:
+def _by_kind(rows: Sequence[RunRow], scores: Mapping[str, QuestionScore]) -> dict[str, KindScore]:
     groups: dict[str, list[QuestionScore]] = {}
-    for result in results:
-        if result.kind:
-            groups.setdefault(result.kind, []).append(scores[result.question_id])
+    for row in rows:
+        if row.kind:
+            groups.setdefault(row.kind, []).append(scores[row.question_id])
     return {
         kind: KindScore(
             len(group), mean_of(score.exact_match for score in group).mean, mean_of(score.f1 for score in group).mean

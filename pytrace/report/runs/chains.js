@@ -1,6 +1,7 @@
 "use strict";
 // Chains as a drawing. Triples become a graph: each entity once, with what follows from it to its right. Sentences and documents,
-// which have no relation, become the tree of the search: what two chains begin with is drawn once.
+// which have no relation, become the tree of the search: what two chains begin with is drawn once. In a graph of triples only the
+// chains of the search are drawn, not the one that ends at the answer's sentence.
 const chainDrawing = (() => {
   const { shape } = page;
   const BEND = 36;
@@ -12,7 +13,7 @@ const chainDrawing = (() => {
     return Math.ceil(pen.measureText(text).width);
   };
   const rankClass = (rank) => `r${(rank % COLOURS) + 1}`;
-  const percent = (log) => (log === null ? "0%" : `${(100 * Math.exp(log)).toFixed(Math.exp(log) > 0.9995 || Math.exp(log) < 0.00095 ? 0 : 1)}%`);
+  const percent = (chance) => (chance === null ? "" : `${(100 * chance).toFixed(chance > 0.9995 || chance < 0.00095 ? 0 : 1)}%`);
 
   // Letters by code points, so that no pair is torn apart.
   function shortened(text, most) {
@@ -42,7 +43,7 @@ const chainDrawing = (() => {
   function badges(uses, x, y) {
     const parts = [];
     const shown = uses.slice(0, 3);
-    const texts = shown.map((use) => percent(use.log));
+    const texts = shown.map((use) => percent(use.chance));
     const more = uses.length > 3 ? `+${uses.length - 3}` : "";
     const widths = texts.map((text) => 18 + widthOf(text, "11px system-ui, sans-serif") + 8);
     let at = x - (widths.reduce((sum, width) => sum + width, 0) + (more ? 20 : 0)) / 2;
@@ -56,7 +57,7 @@ const chainDrawing = (() => {
     if (more) parts.push(shape("text", { class: "chance", x: at, y: y + 0.5 }, more));
     return parts;
   }
-  const badgesWidth = (uses) => uses.slice(0, 3).reduce((sum, use) => sum + 26 + widthOf(percent(use.log), "11px system-ui, sans-serif"), uses.length > 3 ? 20 : 0);
+  const badgesWidth = (uses) => uses.slice(0, 3).reduce((sum, use) => sum + 26 + widthOf(percent(use.chance), "11px system-ui, sans-serif"), uses.length > 3 ? 20 : 0);
 
   // Give every node a band of rows of its own: what follows from it, then what leads into it from its left. It stands in the
   // middle of what follows, unless something of its own layer is there already; then beside the first that is free, or below.
@@ -143,8 +144,8 @@ const chainDrawing = (() => {
     return { width: Math.ceil(width), height: Math.ceil(bottom + 4), nodes, edges: drawn, extra };
   }
 
-  function use(edge, rank, log) {
-    edge.uses.push({ rank, log });
+  function use(edge, rank, chance) {
+    edge.uses.push({ rank, chance });
     edge.room = Math.max(edge.room, badgesWidth(edge.uses));
   }
 
@@ -161,7 +162,7 @@ const chainDrawing = (() => {
       return node;
     };
     const key = (text) => text.toLowerCase().split(/\s+/).join(" ");
-    chains.forEach(([own, logs], rank) => own.forEach((number, step) => {
+    chains.forEach(([own, chances, score], rank) => (score === null ? [] : own).forEach((number, step) => {
       let edge = edges.get(number);
       if (!edge) {
         const [head, relation, tail, document] = units[number];
@@ -177,7 +178,7 @@ const chainDrawing = (() => {
         edge = { from, to, tree, label, name: `${head} — ${relation} → ${tail}`, gold: isGold(document), uses: [], room: widthOf(label) };
         edges.set(number, edge);
       }
-      use(edge, rank, logs[step] ?? null);
+      use(edge, rank, chances[step]);
     }));
     return finish([...nodes.values()], [...edges.values()], roots, ROW - 28);
   }
@@ -186,7 +187,7 @@ const chainDrawing = (() => {
     const root = { label: "Question", name: "Question", layer: 0, children: [], width: 82, kind: "start" };
     const nodes = [root];
     const edges = [];
-    const follow = (node, mark, makeNode, rank, log, gold) => {
+    const follow = (node, mark, makeNode, rank, chance, gold) => {
       let edge = edges.find((one) => one.from === node && one.mark === mark);
       if (!edge) {
         const to = { layer: node.layer + 1, children: [], ...makeNode() };
@@ -195,19 +196,19 @@ const chainDrawing = (() => {
         edge = { from: node, to, mark, label: "", name: "", gold, uses: [], room: 0 };
         edges.push(edge);
       }
-      use(edge, rank, log);
+      use(edge, rank, chance);
       return edge.to;
     };
-    chains.forEach(([own, logs, , finished], rank) => {
+    chains.forEach(([own, chances, score, ended], rank) => {
       let node = root;
       own.forEach((number, step) => {
         const [head, , tail, document] = units[number];
         const title = shortened(head || titleOf(document), 32);
         node = follow(node, number, () => ({
           lines: [title, ...wrapped(tail, 206, 2)], name: `${head}: ${tail}`, width: 228, height: 60, kind: isGold(document) ? "gold" : "",
-        }), rank, logs[step] ?? null, false);
+        }), rank, chances[step], false);
       });
-      if (finished) follow(node, "end", () => ({ label: "end", name: "the selector ended the chain", width: 44, kind: "end" }), rank, logs[own.length] ?? null, false);
+      if (ended && score !== null) follow(node, "end", () => ({ label: "end", name: "the selector ended the chain", width: 44, kind: "end" }), rank, null, false);
     });
     return finish(nodes, edges, [root], 18);
   }

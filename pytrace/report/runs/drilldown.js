@@ -61,8 +61,8 @@ const drillDown = (() => {
     parts.push(make("header", {}, make("h4", { class: "method" }, make("span", { class: "place" }, String(place + 1)), make("bdi", {}, method)), mark(score, true)));
     if (own.error) return make("article", { class: "panel" }, parts, make("p", { dir: "auto" }, own.error));
     parts.push(...longText("p", { class: "text answer" }, score[0] || "(empty)", 0));
-    if (own.stands) parts.push(make("ul", { class: "lines stands" }, own.stands.map(stands)));
-    if (own.likely !== undefined) parts.push(make("p", { class: "label" }, `Right with probability ${fixed(own.likely)}`));
+    if (own.quote) parts.push(quote(own.quote));
+    if (own.certainty) parts.push(make("p", { class: "label" }, `Confidence: ${own.certainty} (${share(own.confidence || 0)})`));
     for (const note of own.notes || []) parts.push(make("p", { class: "note", dir: "auto" }, note));
     if (own.chains) parts.push(section("Chains", ...chains(own, detail, isGold, title)));
     if (own.features) parts.push(section("Which snippet holds what", coverage(own, detail, title)));
@@ -75,9 +75,11 @@ const drillDown = (() => {
     return make("article", { class: "panel", "aria-label": method }, parts);
   }
 
-  function stands([title, before, words, behind]) {
-    return make("li", { dir: "auto" }, make("bdi", { class: "title" }, title), ": ", make("q", {}, before, make("mark", { class: "r0" }, words), behind));
+  function quote([title, before, words, after]) {
+    return make("p", { class: "quote", dir: "auto" }, make("bdi", { class: "title" }, title), ": ", make("q", {}, before, make("mark", { class: "r0" }, words), after));
   }
+
+  const worth = (chain) => (chain[2] === null ? "to the answer" : percent(chain[2]));
 
   function chains(own, detail, isGold, title) {
     const picture = chainDrawing.draw(own.units, own.chains, isGold, title);
@@ -87,11 +89,14 @@ const drillDown = (() => {
     return [
       drawing("Drawing of the chains", picture, `Chains, ${told}`),
       make("ul", { class: "legend" },
-        own.chains.slice(0, 6).map((chain, rank) => make("li", {}, number(rank), ` ${percent(chain[2])}`)),
+        own.chains.slice(0, 6).map((chain, rank) => make("li", {}, number(rank), ` ${worth(chain)}`)),
         gold ? triples ? legendEntry("", "of a document that supports the answer", "band") : make("li", {}, make("i", { class: "gold-box" }), "of a document that supports the answer") : null),
-      make("ol", { class: "chains" }, own.chains.map(([units, logs, score, finished], rank) => make("li", {},
-        make("p", { class: "chain-head" }, number(rank), make("strong", {}, ` ${percent(score)}`), make("span", { class: "label" }, finished ? ` ended by the selector (${percent(logs[units.length] ?? null)})` : " as long as it may be")),
-        make("ol", { class: "steps" }, units.map((unit, step) => make("li", {}, make("span", { class: "chance" }, percent(logs[step] ?? null)), stepWords(own.units[unit], detail, isGold, title))))))),
+      make("ol", { class: "chains" }, own.chains.map((chain, rank) => {
+        const [units, chances, score, ended] = chain;
+        return make("li", {},
+          make("p", { class: "chain-head" }, number(rank), make("strong", {}, ` ${worth(chain)}`), score === null ? null : make("span", { class: "label" }, ended ? " ended by the selector" : " maximum length")),
+          make("ol", { class: "steps" }, units.map((unit, step) => make("li", {}, score === null ? null : make("span", { class: "chance" }, percent(chances[step])), stepWords(own.units[unit], detail, isGold, title)))));
+      })),
     ];
   }
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from pytrace.evaluation.run.run_store import Result, RunStore
-from pytrace.evaluation.scores.metrics import ResultScore, score_result
+from pytrace.evaluation.run.run_store import RunRow, RunStore
+from pytrace.evaluation.scores.metrics import RowScore, score_row
 from pytrace.reader.evidence import document_text
-from pytrace.records import Answer, Document, FeatureCover, KnowledgeQuery, Question, TextUnit, Unit, WrittenTriples
+from pytrace.records import Document, FeatureCover, KnowledgeQuery, Question, Reasoning, WrittenTriples
 from pytrace.report.page_texts import cut, long_text, packed_json, rounded
+from pytrace.results import Findings, Result, Step
 from pytrace.storage.text import storable
 
 # Questions in a block: some 100 kB of JSON, which a browser unpacks in a few milliseconds.
@@ -53,7 +55,7 @@ def page_data(store: RunStore, methods: Sequence[str]) -> PageData:
             question = _known(record, rows)
             answers = [cut(answer) for answer in question.answers[:_MOST_ENTRIES]]
             questions.append([cut(question.id), long_text(question.question), cut(question.kind), answers])
-            scored = [None if row is None else (row, score_result(row)) for row in rows]
+            scored = [None if row is None else (row, score_row(row)) for row in rows]
             for column, result in zip(results, scored, strict=True):
                 column.append(None if result is None else _score(*result))
             documents = _documents(question, rows, room)
@@ -75,7 +77,7 @@ def _questions(store: RunStore) -> Iterator[Question]:
     yield from (Question(question_id, "", ()) for question_id in answered)
 
 
-def _known(question: Question, rows: Sequence[Result | None]) -> Question:
+def _known(question: Question, rows: Sequence[RunRow | None]) -> Question:
     """Complete a question that was not kept by what its results say."""
     row = next(row for row in rows if row is not None)
     if question.question:
@@ -85,23 +87,24 @@ def _known(question: Question, rows: Sequence[Result | None]) -> Question:
     )  # fmt: skip
 
 
-def _score(row: Result, score: ResultScore) -> list[Any]:
-    text = None if row.answer is None else cut(row.answer.text, _LONGEST_ANSWER)
+def _score(row: RunRow, score: RowScore) -> list[Any]:
+    text = None if row.result is None else cut(row.result.answer, _LONGEST_ANSWER)
     return [text, None if score.exact_match is None else int(score.exact_match), rounded(score.f1)]
 
 
-def _documents(question: Question, rows: Sequence[Result | None], room: int) -> list[Document]:
+def _documents(question: Question, rows: Sequence[RunRow | None], room: int) -> list[Document]:
     """Return which documents the page has: all while there is room, then those that support or were chosen."""
     if sum(len(document.text) for document in question.documents) <= room:
         return list(question.documents)
     used = {*question.supporting_documents, *(document_id for document_id, _ in question.supporting_facts)}
-    for answer in (row.answer for row in rows if row is not None and row.answer is not None):
-        used |= {*answer.evidence.votes, *(triple.document_id for triple in _units(answer))}
+    for evidence in (row.result.evidence for row in rows if row is not None and row.result is not None):
+        steps = {step.source for step in _steps(evidence)}
+        used |= {source.id for number, source in enumerate(evidence.sources) if source.votes or number in steps}
     return [document for document in question.documents if document.id in used]
 
 
 def _details(
-    question: Question, scored: Sequence[tuple[Result, ResultScore] | None], documents: Sequence[Document]
+    question: Question, scored: Sequence[tuple[RunRow, RowScore] | None], documents: Sequence[Document]
 ) -> dict[str, Any]:
     facts: dict[str, list[int]] = {}
     for document_id, sentence in question.supporting_facts:
@@ -121,7 +124,7 @@ def _details(
         "leftOut": len(question.documents) - len(documents),
         "gold": [cut(titles.get(document_id, document_id)) for document_id in gold],
         "done": _done(question),
-        "methods": [None if result is None else _method(*result, documents, question) for result in scored],
+        "methods": [None if result is None else _method(*result, documents) for result in scored],
     }
 
 
@@ -142,38 +145,43 @@ def _done(question: Question) -> list[str]:
     return [long_text(text) for text in words[:_MOST_ENTRIES]]
 
 
-def _method(row: Result, score: ResultScore, documents: Sequence[Document], question: Question) -> dict[str, Any]:
-    """Return what led a method to its answer; documents and units are named by where they stand in their lists."""
+def _method(row: RunRow, score: RowScore, documents: Sequence[Document]) -> dict[str, Any]:
+    """Return what led a method to its answer; documents and steps are named by their index in their lists."""
     support = [rounded(getattr(score.support, name)) for name in ("precision", "recall", "f1", "error_rate")]
-    if row.answer is None:
+    if row.result is None:
         return {"error": long_text(row.error), "support": support}
-    answer, evidence = row.answer, row.answer.evidence
+    result, evidence = row.result, row.result.evidence
     numbers = {document.id: number for number, document in enumerate(documents)}
     texts = {document_text(document): number for number, document in enumerate(documents)}
-    units = {unit: number for number, unit in enumerate(dict.fromkeys(_units(answer)))}
-    cover = evidence.derivation if isinstance(evidence.derivation, FeatureCover) else FeatureCover((), ())
-    triples = evidence.derivation.triples if isinstance(evidence.derivation, WrittenTriples) else ()
+    titles = {source.id: source.title for source in evidence.sources}
+    units = {
+        unit: number for number, unit in enumerate(dict.fromkeys(_unit(step, evidence) for step in _steps(evidence)))
+    }
+    details = evidence.details
+    cover = details if isinstance(details, FeatureCover) else FeatureCover((), ())
+    triples = details.triples if isinstance(details, WrittenTriples) else ()
+    reasoning = details if isinstance(details, Reasoning) else Reasoning()
 
     def document(document_id: str) -> int | str:
-        return numbers.get(document_id, cut(document_id))
+        return numbers.get(document_id, cut(titles.get(document_id) or document_id))
 
-    def parts(unit: Unit) -> list[str]:
-        # The page tells text from triples by the empty relation.
-        if isinstance(unit, TextUnit):
-            return [cut(unit.title), "", long_text(unit.body)]
-        return [cut(unit.head), cut(unit.relation), cut(unit.tail)]
-
-    details: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "support": support,
         "kind": evidence.kind,
-        # A document that was read in full stands in the page once, and here by its number.
-        "context": [texts.get(entry, long_text(entry)) for entry in evidence.context[:_MOST_ENTRIES]],
-        "moreContext": max(len(evidence.context) - _MOST_ENTRIES, 0),
-        "chosen": [document(document_id) for document_id in evidence.document_ids],
-        "votes": [[document(document_id), votes] for document_id, votes in evidence.votes.items()],
-        "units": [[*parts(unit), document(unit.document_id), unit.sentence] for unit in units],
+        # A document that was read in full is in the page once, and here by its number.
+        "context": [texts.get(entry, long_text(entry)) for entry in evidence.read_texts[:_MOST_ENTRIES]],
+        "moreContext": max(len(evidence.read_texts) - _MOST_ENTRIES, 0),
+        "chosen": [document(document_id) for document_id in evidence.chosen],
+        "votes": [[document(source.id), source.votes] for source in evidence.sources if source.votes],
+        # The page tells text from triples by the empty relation.
+        "units": [[cut(head), cut(relation), long_text(tail), document(id), sentence] for head, relation, tail, id, sentence in units],
         "chains": [
-            [[units[unit] for unit in chain.units], [*map(rounded, chain.steps)], rounded(chain.score), int(chain.finished)]
+            [
+                [units[_unit(step, evidence)] for step in chain.steps],
+                [rounded(step.probability) for step in chain.steps],
+                None if chain.score is None else rounded(math.exp(chain.score)),
+                int(chain.ended),
+            ]
             for chain in evidence.chains[:_MOST_CHAINS]
         ],
         "features": [
@@ -185,38 +193,47 @@ def _method(row: Result, score: ResultScore, documents: Sequence[Document], ques
         ],
         "pool": [[document(document_id), sentence] for document_id, sentence in cover.pool],
         "triples": [[cut(one.head), cut(one.relation), cut(one.tail)] for one in triples[:_MOST_ENTRIES]],
-        "rationale": [long_text(thought) for thought in evidence.reasoning.rationale[:_MOST_ENTRIES]],
-        "queries": [_query(query) for query in evidence.reasoning.queries[:_MOST_ENTRIES]],
-        "stages": [[stage, round(seconds, 3), *_counts(answer, stage)] for stage, seconds in answer.seconds.items()],
-        "notes": [long_text(note) for note in answer.notes],
-        "stands": _stands(answer, question),
-        "likely": rounded(answer.probability),
-        "contextTokens": answer.context_tokens,
-        "deterministic": answer.deterministic,
+        "rationale": [long_text(thought) for thought in reasoning.rationale[:_MOST_ENTRIES]],
+        "queries": [_query(query) for query in reasoning.queries[:_MOST_ENTRIES]],
+        "stages": [[stage, round(seconds, 3), *_counts(result, stage)] for stage, seconds in result.seconds.items()],
+        "notes": [long_text(note) for note in result.notes],
+        "quote": _quote(evidence),
+        "confidence": rounded(result.confidence),
+        "certainty": "" if result.confidence is None else result.certainty,
+        "contextTokens": result.context_tokens,
+        "deterministic": result.deterministic,
     }  # fmt: skip
     # What is empty need not be told, and of thousands of answers it would be much.
-    return {name: value for name, value in details.items() if value not in ([], 0, False, None)}
+    return {name: value for name, value in shown.items() if value not in ([], 0, False, None, "")}
 
 
-def _stands(answer: Answer, question: Question) -> list[list[str]]:
-    """Return where an answer stands that was taken out of the evidence: title, the sentence before it, itself, and what is behind."""
-    # Pieces rather than places: a browser counts a text's characters otherwise than Python does.
-    found = []
-    by_id = {document.id: document for document in question.documents}
-    for place in answer.places:
-        if place.document_id in by_id:
-            document = by_id[place.document_id]
-            found.append([cut(_named(document)), *map(long_text, place.cut(document))])
-    return found
+def _quote(evidence: Findings) -> list[str]:
+    """Return the sentence of the answer in pieces: its source, what is before the answer, the answer, and what is after it."""
+    # Pieces instead of positions: a browser counts the characters of a text differently from Python.
+    steps = evidence.chains[0].steps if evidence.chains else ()
+    if not steps or steps[-1].answer is None:
+        return []
+    last, (start, end) = steps[-1], steps[-1].answer
+    title = evidence.sources[last.source].title if last.source >= 0 else ""
+    if last.characters is not None:
+        title = f"{title} ({last.location}, characters {last.characters[0]}-{last.characters[1]})"
+    return [cut(title), *map(long_text, (last.sentence[:start], last.sentence[start:end], last.sentence[end:]))]
 
 
-def _counts(answer: Answer, stage: str) -> list[int]:
-    usage = answer.usage.get(stage)
+def _counts(result: Result, stage: str) -> list[int]:
+    usage = result.usage.get(stage)
     return [] if usage is None else [usage.calls, usage.prompt_tokens, usage.evaluated_tokens, usage.generated_tokens]
 
 
-def _units(answer: Answer) -> Iterator[Unit]:
-    return (unit for chain in answer.evidence.chains[:_MOST_CHAINS] for unit in chain.units)
+def _steps(evidence: Findings) -> Iterator[Step]:
+    return (step for chain in evidence.chains[:_MOST_CHAINS] for step in chain.steps)
+
+
+def _unit(step: Step, evidence: Findings) -> tuple[str, str, str, str, int]:
+    """Return a step as head, relation, tail, document and sentence; a text has its title as head and no relation."""
+    source = evidence.sources[step.source] if step.source >= 0 else None
+    parts = step.triple or ("" if source is None else source.title, "", step.sentence)
+    return (*parts, "" if source is None else source.id, step.sentence_index)
 
 
 def _query(query: KnowledgeQuery) -> dict[str, Any]:
