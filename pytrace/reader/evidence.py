@@ -66,7 +66,7 @@ def _texts(documents: Sequence[Document]) -> tuple[str, ...]:
     ranks = {document.id: rank for rank, document in enumerate(documents)}
     runs: list[list[Document]] = []
     for document in sorted(
-        documents, key=lambda each: (each.origin.document, each.origin.start) if each.origin else ("", 0)
+        documents, key=lambda each: (each.origin.document, each.origin.start, each.origin.end) if each.origin else ("",)
     ):
         if runs and _goes_on(runs[-1][-1], document):
             runs[-1].append(document)
@@ -80,7 +80,7 @@ def _goes_on(before: Document, document: Document) -> bool:
     first, second = before.origin, document.origin
     if first is None or second is None or (first.document, before.title) != (second.document, document.title):
         return False
-    return first.start < second.start <= first.end + len(BLOCK_BREAK)
+    return first.start <= second.start <= first.end + len(BLOCK_BREAK) and first.end < second.end
 
 
 def _joined(run: Sequence[Document]) -> str:

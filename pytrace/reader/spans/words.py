@@ -36,7 +36,7 @@ _CODE = rf"""
     | (?<!\w)(?:\$[A-Z]\w+|@[A-Za-z_][\w.]*\w)
 """
 # Something of this is in all of that. Most sentences have none of it, and are read faster without looking for more.
-_SIGN = re.compile(r"[_/@=$#]|::|\(\)|\+\+|:\d|\w\[[a-z]|\w\.\w\w|(?<!\w)(?:-[A-Za-z-]|\.[a-z])")
+_SIGN = re.compile(r"[_/@=$#]|::|\(\)|\+\+|:\d|\d[-+]\w|\w\[[a-z]|\w\.\w\w|(?<!\w)(?:-[A-Za-z-]|\.[a-z])")
 # A number, a word with what ties its parts, or a mark.
 _PROSE = r"\d(?:[\d,.]*\d)?(?:[^\W\d_]+)?|[^\W_]+(?:[-'’.&/][^\W_]+)*\.?|[^\w\s]|_"
 _PLAIN_WORD = re.compile(rf"(?P<code>(?!))|{_PROSE}")
