@@ -416,7 +416,9 @@ def test_documents_that_are_added_are_found_filtered_and_removed(service: Servic
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "where": ["year>=2000"]})
     assert [each["id"] for each in found["evidence"]["sources"]] == ["keta"]
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "passages": 2})
-    assert {each["id"] for each in found["evidence"]["sources"]} == {"ada-foah", "keta"}
+    # Chains may have other passages than the two that are ranked.
+    ranked = {each["id"] for each in found["evidence"]["sources"] if "relevance" in each}
+    assert ranked == {"ada-foah", "keta"}
     file = b"# Sogakope\n\nSogakope is a town on the Volta. It has a bridge.\n"
     changed = service.post("/v1/documents?filename=sogakope.md", file)
     assert changed["added"] == 1
@@ -506,7 +508,7 @@ def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) 
         wait_until(lambda: metric(strict, 'pytrace_waiting{work="answers"}', headers=key(1)) == 1)
         told = error_of(strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait")
         assert 1 <= int(told["retry-after"]) <= 60
-        assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["passages"]  # which needs no such place
+        assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["evidence"]["sources"]  # which needs no such place
     assert line_of(strict, "first")["status"] == 499
     wait_until(lambda: strict.request("POST", "/v1/ask", SHORT, headers=key())[0] == 200)
 
