@@ -41,6 +41,8 @@ QUESTION = "Who founded the company that owns the Marigold Tern?"
 SHORT = {"question": "Who is Tobias Rook?", "method": "standard"}
 # Thinks for a minute.
 LONG = {"question": QUESTION, "method": "cot-sc", "settings": ["samples=40"]}
+# An answer is given however likely it is, so that these tests hold for any weights of the reader.
+ANSWERED = {"question": QUESTION, "check": True, "min_confidence": 0.0}
 STAGES = ["search", "evidence", "answer"]
 KEYS = ("k" * 16, "second-key-of-the-test", "third-key-of-the-test")
 
@@ -69,7 +71,7 @@ def strict(examples_index: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="module")
 def answered(service: ServiceProcess) -> dict[str, Any]:
     """Return the answer by the default method, checked."""
-    result: dict[str, Any] = service.post("/v1/ask", {"question": QUESTION, "check": True})
+    result: dict[str, Any] = service.post("/v1/ask", ANSWERED)
     return result
 
 
@@ -186,6 +188,7 @@ def test_an_answer_is_that_of_the_command(
     answered: dict[str, Any], examples_index: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["ask", QUESTION, "--index", str(examples_index), "--certify", "--json", "--threads", "1"]
+    arguments += ["--min-confidence", "0"]
     assert common.run(cli.program, arguments) == 0
     assert comparable(answered) == comparable(json.loads(capsys.readouterr().out))
     assert answered["method"] == DEFAULT_METHOD
@@ -204,7 +207,7 @@ def test_an_answer_is_that_of_the_command(
 def test_stages_come_in_their_order_and_the_last_is_the_answer(
     service: ServiceProcess, answered: dict[str, Any]
 ) -> None:
-    stages = events(service, "/v1/ask", {"question": QUESTION, "check": True, "stream": True})
+    stages = events(service, "/v1/ask", {**ANSWERED, "stream": True})
     assert [name for name, _ in stages] == STAGES
     for _, so_far in stages:
         assert msgspec.convert(so_far, Result).question == QUESTION
@@ -413,7 +416,9 @@ def test_documents_that_are_added_are_found_filtered_and_removed(service: Servic
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "where": ["year>=2000"]})
     assert [each["id"] for each in found["evidence"]["sources"]] == ["keta"]
     found = service.post("/v1/search", {"question": "Which towns are in Ghana?", "passages": 2})
-    assert {each["id"] for each in found["evidence"]["sources"]} == {"ada-foah", "keta"}
+    # Chains may have other passages than the two that are ranked.
+    ranked = {each["id"] for each in found["evidence"]["sources"] if "relevance" in each}
+    assert ranked == {"ada-foah", "keta"}
     file = b"# Sogakope\n\nSogakope is a town on the Volta. It has a bridge.\n"
     changed = service.post("/v1/documents?filename=sogakope.md", file)
     assert changed["added"] == 1
@@ -503,7 +508,8 @@ def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) 
         wait_until(lambda: metric(strict, 'pytrace_waiting{work="answers"}', headers=key(1)) == 1)
         told = error_of(strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait")
         assert 1 <= int(told["retry-after"]) <= 60
-        assert strict.post("/v1/search", {"question": QUESTION}, headers=key())["passages"]  # which needs no such place
+        found = strict.post("/v1/search", {"question": QUESTION}, headers=key())  # which needs no such place
+        assert found["evidence"]["sources"]
     assert line_of(strict, "first")["status"] == 499
     wait_until(lambda: strict.request("POST", "/v1/ask", SHORT, headers=key())[0] == 200)
 
