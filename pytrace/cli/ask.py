@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.cli import common
 from pytrace.cli.certify import print_certificate
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.result_text import print_result
 from pytrace.cli.shared_options import CHECKER, KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
 from pytrace.documents.reader import ReadOptions
@@ -109,7 +109,7 @@ class Ask(Command):
                 "--checker decides about claims beside texts; give --certify, or --claim with --docs or --index and no other judge"
             )
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.cli.certify_claims import print_claims
         from pytrace.documents import ReadReport
         from pytrace.engine.questions import read_questions
@@ -159,7 +159,7 @@ class Ask(Command):
                         print_certificate(certificate)
                     print_claims(result.check.claims)
 
-        return Result(results[0] if self.questions is None else {"results": results}, show_text)
+        return Output(results[0] if self.questions is None else {"results": results}, show_text)
 
     def _resources(self, corpus: Corpus, opened: ExitStack) -> Resources:
         """Open what methods and checks use besides models and documents; it is closed with the stack."""

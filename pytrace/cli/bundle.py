@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytrace.bundle import EXTRAS, MODELS, make_bundle
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.commands import Command, Output, option
 from pytrace.cli.completion import complete_model
 
 
@@ -30,7 +30,7 @@ class Bundle(Command):
     find_links: Path | None = option("Take packages from this folder of wheels, and from nowhere else.", metavar="DIR")
     native: bool = option("Compile llama.cpp for this machine's own processor: for machines of the same kind.")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         bundle = make_bundle(
             self.out,
             extras=self.extra or EXTRAS,
@@ -51,4 +51,4 @@ class Bundle(Command):
         lines.append(
             f"for Python {bundle.python} on {bundle.machine}, {bundle.libc}; copy it there, and run 'sh {self.out.name}/install.sh'"
         )
-        return Result(bundle, "\n".join(lines))
+        return Output(bundle, "\n".join(lines))

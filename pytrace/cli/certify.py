@@ -18,7 +18,7 @@ from pytrace.cli import common
 from pytrace.cli.certify_discriminate import Discriminate
 from pytrace.cli.certify_paths import Paths
 from pytrace.cli.certify_table import Table
-from pytrace.cli.commands import Command, Result, click_group, option
+from pytrace.cli.commands import Command, Output, click_group, option
 from pytrace.cli.shared_options import (
     ATOMIC,
     CHECKER,
@@ -101,7 +101,7 @@ class Certify(Command):
         if self.kg is None and (self.plots is not None or self.settings):
             raise click.UsageError("--plots and --set are for a graph; give --kg PATH")
 
-    def run(self) -> Result | None:
+    def run(self) -> Output | None:
         if click.get_current_context().invoked_subcommand is not None:  # click calls the group itself in any case
             return None
         kg, responses, models = self.kg, self.responses, self.models
@@ -149,7 +149,7 @@ class Certify(Command):
                 common.print_text()
             print_scores(scores)
 
-        return Result({"scores": scores, "settings": settings, "certificates": certificates}, show_text)
+        return Output({"scores": scores, "settings": settings, "certificates": certificates}, show_text)
 
     def _base(self, kg: str, rows: Sequence[Response]) -> KnowledgeBase:
         """Read the graph, or what an endpoint has of it around the responses."""
@@ -196,7 +196,7 @@ class Generate(Command):
     models: Engine = MODELS
     as_json: bool
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.certify.generative import GenerationSettings
         from pytrace.certify.gold_paths import first_of_each_path, of_hops, read_questions
         from pytrace.certify.grounding import GroundingSettings
@@ -231,7 +231,7 @@ class Generate(Command):
                     f"{usage.generated_tokens:,} generated\n"
                 )
         document = {"generation": generation, "grounding": grounding, "promptings": results}
-        return Result(document, f"{out}: responses, certificates and pages")
+        return Output(document, f"{out}: responses, certificates and pages")
 
     def _respond(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.cli import common
-from pytrace.cli.commands import Result
+from pytrace.cli.commands import Output
 from pytrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def certify_claims(
     atomic: bool = False,
     explain: bool,
     fail_under: float | None,
-) -> Result:
+) -> Output:
     """Check the responses of a file, and say what texts say of them."""
     from pytrace.certify.claims.checker import judge_responses
     from pytrace.certify.claims.rows import read_response_rows
@@ -87,7 +87,7 @@ def certify_claims(
     if failed:
         common.remark(f"the score is {mean:.3f}, below --fail-under {fail_under:g}")
     document = {"score": mean, "claims": {label: labels[label] for label in _MARKS}, "responses": found}  # type: ignore[index]
-    return Result(document, show_text, status=TOO_LOW if failed else 0)
+    return Output(document, show_text, status=TOO_LOW if failed else 0)
 
 
 def _checked(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.commands import Command, Output, option
 from pytrace.cli.shared_options import (
     DISTINCT,
     GOLD_DATA,
@@ -62,7 +62,7 @@ class Discriminate(Command):
         if self.resume and self.out is None:
             raise InputError("--resume needs --out, the file of the run to go on with")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.certify.discriminative import evaluate_discriminative
         from pytrace.certify.gold_paths import of_hops, read_questions
         from pytrace.kg import KnowledgeBase
@@ -88,7 +88,7 @@ class Discriminate(Command):
                 resume=self.resume,
                 done=lambda _: advance(),
             )
-        return Result(report, lambda: _print(report))
+        return Output(report, lambda: _print(report))
 
 
 def _print(report: DiscriminativeReport) -> None:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.commands import Command, Output, option
 from pytrace.cli.shared_options import LIMIT, ROWS_OUT
 from pytrace.errors import InputError, StoreError
 
@@ -53,7 +53,7 @@ class Paths(Command):
     max_hops: int = option("The most triples of a path.", ge=1, le=8, default=4)
     seconds: float = option("For one query's answers; what is found by then is kept.", gt=0, default=10.0)
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.certify.gold_paths import check_paths, question_line, read_rows
         from pytrace.storage.files import atomic_output
 
@@ -81,7 +81,7 @@ class Paths(Command):
             "absent": absent,
             "outcomes": outcomes,
         }
-        return Result(document, lambda: _print(out, outcomes, absent))
+        return Output(document, lambda: _print(out, outcomes, absent))
 
     @cached_property
     def _base(self) -> KnowledgeBase:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytrace.cli import common
 from pytrace.cli.certify_discriminate import share_text
-from pytrace.cli.commands import Command, Result, argument
+from pytrace.cli.commands import Command, Output, argument
 from pytrace.evaluation.scores.metrics import Mean
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ class Table(Command):
 
     runs: tuple[Path, ...] = argument("RUN…", required=True)
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.certify.run_tables import read_run_tables
 
         tables = read_run_tables(self.runs)
-        return Result(tables, lambda: _print(tables))
+        return Output(tables, lambda: _print(tables))
 
 
 def _print(tables: RunTables) -> None:

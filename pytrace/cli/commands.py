@@ -24,7 +24,7 @@ _UNLOADED = {"MethodName": object}
 _MOST = (1 << 31) - 1
 
 
-class Result(NamedTuple):
+class Output(NamedTuple):
     """What a command found: the document that ``--json`` prints, its text, or what prints it, and files that it could not read.
 
     `status` is the exit status where no file was bad.
@@ -58,7 +58,7 @@ class Command:
     def check(self) -> None:
         """Refuse options that do not belong together."""
 
-    def run(self) -> Result | int | None:
+    def run(self) -> Output | int | None:
         """Do what the command is for; return what it found, an exit status, or nothing."""
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ def _name(command: type[Command]) -> str:
 def _settings(command: type[Command]) -> dict[str, Any]:
     def call(*, as_json: bool, **values: Any) -> int | None:
         result = _made(command, {**values, "as_json": as_json}).run()
-        if not isinstance(result, Result):
+        if not isinstance(result, Output):
             return result
         result.show(as_json=as_json)  # on stdout alone; remarks and progress are on stderr
         return common.bad_status(result.bad) or result.status

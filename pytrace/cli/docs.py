@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.commands import Command, Output, argument, click_group, option
 from pytrace.cli.shared_options import READING
 from pytrace.documents.reader import ReadOptions
 from pytrace.records import Document
@@ -25,7 +25,7 @@ class Show(Command):
     limit: int = option("At most so many passages.", ge=0, default=20)
     reading: ReadOptions = READING
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.documents import ReadReport, read_documents
 
         report = ReadReport()
@@ -37,7 +37,7 @@ class Show(Command):
             "skipped": report.skipped,
             "warnings": report.warnings,
         }
-        return Result(document, lambda: _print(passages, report.documents, self.limit))
+        return Output(document, lambda: _print(passages, report.documents, self.limit))
 
 
 def _print(passages: Sequence[Document], documents: int, limit: int) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from pytrace import __version__, _core
 from pytrace.cli import common, configuration
-from pytrace.cli.commands import Command, Result
+from pytrace.cli.commands import Command, Output
 from pytrace.cli.features import Feature, features
 from pytrace.engine.model_abilities import describe
 from pytrace.errors import DeviceUnavailableError, PytraceError
@@ -107,9 +107,9 @@ class Report(msgspec.Struct, frozen=True):
 class Doctor(Command):
     """Say what this installation has, what it lacks and what to do about it."""
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         report = examine()
-        return Result(report, lambda: _print(report))
+        return Output(report, lambda: _print(report))
 
 
 def _print(report: Report) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.shared_options import KNOWLEDGE, LIMIT, MODELS, SETTINGS, MethodType
 from pytrace.engine.evaluation_jobs import EvaluationJob, make_askers, open_job
 from pytrace.engine.knowledge import TRAINED, KnowledgeOptions
@@ -139,7 +139,7 @@ class Eval(Command):
             raise InputError("no METHOD was named; give one or more, such as trace, or a --system MODULE:CALLABLE")
         self.knowledge.check(self.methods)
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.cli.report import print_report, print_retrieval, print_seeds
         from pytrace.evaluation.data.datasets import data_settings
         from pytrace.evaluation.data.indexed_questions import PASSAGES, retrieval_scores
@@ -237,7 +237,7 @@ class Eval(Command):
                 print_retrieval(retrieval)
 
         searched = {} if retrieval is None else {"retrieval": retrieval}
-        return Result({**msgspec.structs.asdict(report), "seeds": seeds, **searched}, show_text)
+        return Output({**msgspec.structs.asdict(report), "seeds": seeds, **searched}, show_text)
 
     def _trained_models(self) -> dict[str, Path]:
         """Return the files of the models of this run that 'pytrace train' may have written."""

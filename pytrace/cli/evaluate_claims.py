@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.shared_options import ATOMIC, CHECKER, MODELS, SEED
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -43,7 +43,7 @@ class EvalClaims(Command):
         if self.docs and self.index is not None:
             raise click.UsageError("give --docs or --index, not both")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.certify.claims.evaluation import agreement, read_labelled
         from pytrace.engine.claims import open_checker
         from pytrace.storage.files import atomic_output
@@ -83,7 +83,7 @@ class EvalClaims(Command):
                 if notice:
                     common.print_styled(f"{name}: {notice}", "yellow")
 
-        return Result({"scores": scores, "claims_a_second": speeds, "notices": notices}, show_text)
+        return Output({"scores": scores, "claims_a_second": speeds, "notices": notices}, show_text)
 
     def _judged(self, path: Path, rows: Sequence[LabelledText], entailment: EntailmentModel | None) -> Judged:
         from pytrace.certify.claims import ClaimChecker

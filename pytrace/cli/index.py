@@ -14,7 +14,7 @@ import msgspec
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.commands import Command, Output, argument, click_group, option
 from pytrace.cli.shared_options import ENCODER, READING, SKIP_BAD
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
@@ -64,7 +64,7 @@ class Build(Command):
     skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import IndexWriter
 
         if self.ray_address is not None and self.engine != "ray":
@@ -88,12 +88,12 @@ class Build(Command):
                 return self._several(writer, docs, kg)
             return self._here(writer, docs, kg)
 
-    def _here(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
+    def _here(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Output:
         # Of another part nothing may leave.
         again, part = writer.documents > 0 and self.part is None, _part(self.part)
         return _write(self.directory, writer, docs, self.reading, kg, again=again, part=part, skip_bad=self.skip_bad)
 
-    def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Result:
+    def _several(self, writer: IndexWriter, docs: tuple[Path, ...], kg: Path | None) -> Output:
         from pytrace.engine import shards
 
         place = real_path(self.directory)
@@ -144,7 +144,7 @@ class Merge(Command):
     others: tuple[Path, ...] = argument("OTHER…", required=True)
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import IndexWriter
         from pytrace.retrieval.passages.manifest import read_manifest
 
@@ -168,7 +168,7 @@ class Sync(Command):
     skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import IndexWriter
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
@@ -187,7 +187,7 @@ class Add(Command):
     skip_bad: bool = SKIP_BAD
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import IndexWriter
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
@@ -202,7 +202,7 @@ class Remove(Command):
     ids: tuple[str, ...] = argument("ID…", required=True)
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import IndexWriter
 
         with IndexWriter(self.directory, self.models.encoder) as writer:
@@ -222,7 +222,7 @@ class Learn(Command):
     data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.evaluation.data.beir import is_beir
         from pytrace.evaluation.data.datasets import read_questions
         from pytrace.retrieval.hops import HopSearch
@@ -253,7 +253,7 @@ class Learn(Command):
             kept = f"kept in {self.directory}" if better else "no better, so the shipped ones stay"
             common.print_text(f"{len(asked)} questions, each judged by weights that never saw it; {kept}")
 
-        return Result(document, show)
+        return Output(document, show)
 
 
 class Show(Command):
@@ -262,7 +262,7 @@ class Show(Command):
     directory: Path = argument("DIR")
     ids: bool = option("List the documents, too: ids, passages and where each was read.")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval.passages import PassageIndex
 
         with PassageIndex(self.directory) as index:
@@ -283,7 +283,7 @@ class Show(Command):
                     ),
                 )
 
-        return Result(document, show)
+        return Output(document, show)
 
 
 class Verify(Command):
@@ -291,7 +291,7 @@ class Verify(Command):
 
     directory: Path = argument("DIR")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.retrieval import index_files
         from pytrace.retrieval.hops.weights import learned_questions, load_weights
         from pytrace.retrieval.passages import PassageIndex
@@ -301,14 +301,14 @@ class Verify(Command):
             with closing(files):
                 files.verify()
             document = {"index": self.directory, "sentences": files.count, "intact": True}
-            return Result(document, f"{self.directory}: {files.count:,} sentences, all intact")
+            return Output(document, f"{self.directory}: {files.count:,} sentences, all intact")
         # Of its own, if it has any.
         load_weights(self.directory)
         learned_questions(self.directory)
         with PassageIndex(self.directory) as index:
             index.verify()
             summary = _summary(index)
-        return Result({**summary, "intact": True}, f"{self.directory}: {summary['passages']:,} passages, all intact")
+        return Output({**summary, "intact": True}, f"{self.directory}: {summary['passages']:,} passages, all intact")
 
 
 def _part(text: str | None) -> tuple[int, int]:
@@ -342,7 +342,7 @@ def _write(
     again: bool = False,
     part: tuple[int, int] = (1, 1),
     skip_bad: bool = False,
-) -> Result:
+) -> Output:
     """Read documents into an index; nothing of it is changed if one of them cannot be read, unless those are skipped."""
     from pytrace.documents import ReadReport, read_documents
     from pytrace.engine.named_passages import name_passages
@@ -366,7 +366,7 @@ def _write(
     return _result(directory, writer.commit(), report, skip_bad=skip_bad)
 
 
-def _result(directory: Path, changes: Changes, report: ReadReport | None = None, *, skip_bad: bool = False) -> Result:
+def _result(directory: Path, changes: Changes, report: ReadReport | None = None, *, skip_bad: bool = False) -> Output:
     from pytrace.retrieval.passages import PassageIndex
 
     with PassageIndex(directory) as index:
@@ -379,7 +379,7 @@ def _result(directory: Path, changes: Changes, report: ReadReport | None = None,
         f"{changes.replaced:,} replaced, {changes.removed:,} removed, {changes.unchanged:,} as before; {changes.encoded:,} passages "
         "encoded"
     )
-    return Result(document, text, report.bad if report is not None and skip_bad else ())
+    return Output(document, text, report.bad if report is not None and skip_bad else ())
 
 
 def _summary(index: PassageIndex) -> dict[str, Any]:

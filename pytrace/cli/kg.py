@@ -15,7 +15,7 @@ import msgspec
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.commands import Command, Output, argument, click_group, option
 from pytrace.cli.kg_build import Build
 from pytrace.cli.shared_options import ENCODER
 from pytrace.documents.read_report import ReadReport
@@ -48,7 +48,7 @@ class Show(Command):
     only_failures: bool = option("List the documents that failed or were cut off.", "--failures")
     as_json: bool
 
-    def run(self) -> Result | None:
+    def run(self) -> Output | None:
         document_id, entity, limit = self.document_id, self.entity, self.limit
         if self.only_failures:
             if document_id is not None or entity is not None:
@@ -84,7 +84,7 @@ class Show(Command):
             elif len(chosen) > limit > 0:
                 common.print_text(f"(the first {limit}; --limit shows more)")
 
-        return Result(
+        return Output(
             {
                 "graph": location,
                 "recipe": recipe,
@@ -183,7 +183,7 @@ class Export(Command):
         if self.out == "-" and self.as_json:
             raise click.UsageError("--json and --out - both want standard output; name a file")
 
-    def run(self) -> Result | None:
+    def run(self) -> Output | None:
         out = self.out
         with TripleStore.open(self.directory, mode="read") as graph:
             if out == "-":
@@ -191,7 +191,7 @@ class Export(Command):
                 graph.export(sys.stdout.buffer, format=self.format_name or "jsonl")
                 return None
             count = graph.export(out, format=self.format_name)
-        return Result({"documents": count, "file": out}, f"wrote {count} documents to {common.printable(out)}")
+        return Output({"documents": count, "file": out}, f"wrote {count} documents to {common.printable(out)}")
 
 
 class Import(Command):
@@ -205,7 +205,7 @@ class Import(Command):
     format_name: str | None = _FORMAT
     skip_bad: bool = _SKIP_BAD
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         out = self.out
         # Before the directory of a graph is made that would stay empty.
         if not self.file.is_file():
@@ -214,7 +214,7 @@ class Import(Command):
             report = ReadReport()
             graph.import_(self.file, format=self.format_name, report=report if self.skip_bad else None)
             statistics = graph.statistics()
-        return Result(
+        return Output(
             {"graph": out, "statistics": statistics, "bad": report.bad},
             f"imported {statistics.documents} documents and {statistics.triples} triples into {out}",
             report.bad,
@@ -227,12 +227,12 @@ class Remove(Command):
     directory: Path = _DIRECTORY
     document_ids: tuple[str, ...] = argument("DOCUMENT_ID...", required=True)
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         names = list(dict.fromkeys(self.document_ids))  # one named twice is not missing the second time
         with TripleStore.open(self.directory) as graph:
             graph.remove(names)
             left = len(graph)
-        return Result({"removed": names, "documents": left}, f"removed {len(names)} documents; {left} are left")
+        return Output({"removed": names, "documents": left}, f"removed {len(names)} documents; {left} are left")
 
 
 class Edit(Command):
@@ -246,7 +246,7 @@ class Edit(Command):
         metavar="FILE",
     )
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         document_id = self.document_id
         triples = read_triples(self.file)
         with TripleStore.open(self.directory) as graph:
@@ -259,7 +259,7 @@ class Edit(Command):
         if len(changed) > 1:
             others = ", ".join(name for name in changed if name != document_id)
             text += f"\nso have the documents with the same words: {common.printable(others)}"
-        return Result({"documents": changed, "triples": len(triples)}, text)
+        return Output({"documents": changed, "triples": len(triples)}, text)
 
 
 def _grounded(graph: GraphReader, document: Document, triples: list[Unit]) -> list[Unit]:
@@ -298,7 +298,7 @@ class Index(Command):
     )
     models: Engine = ENCODER
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.kg import KnowledgeBase
 
         out, encoder = self.out, self.models.encoder
@@ -340,7 +340,7 @@ class Index(Command):
             f"{out}: {len(base)} triples, {entities} entities, {relations} relations; "
             f"{len(base) - known} triples encoded now, {known} known before\n{common.human_size(size)} in {seconds:.1f} s"
         )
-        return Result(document, text, report.bad)
+        return Output(document, text, report.bad)
 
 
 class Verify(Command):
@@ -348,7 +348,7 @@ class Verify(Command):
 
     directory: Path = _DIRECTORY
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.kg.knowledge_base_files import BaseFiles, is_knowledge_base
 
         directory = self.directory
@@ -365,7 +365,7 @@ class Verify(Command):
                     "SQLite finds its pages in order; its rows have no checksums, since an older version made it: they get "
                     "them when it is changed next"
                 )
-        return Result({"directory": directory, "checked": count, "intact": True}, f"{directory}: {text}")
+        return Output({"directory": directory, "checked": count, "intact": True}, f"{directory}: {text}")
 
 
 kg = click_group(

@@ -11,7 +11,7 @@ import msgspec
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.commands import Command, Output, option
 from pytrace.cli.shared_options import MODELS, READING, SETTINGS, SKIP_BAD
 from pytrace.documents.reader import ReadOptions
 from pytrace.engine.loading import Engine
@@ -50,7 +50,7 @@ class Build(Command):
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.documents import ReadReport, read_documents
         from pytrace.methods.catalog import method_settings
         from pytrace.methods.trace.triple_method import make_extractor
@@ -85,7 +85,7 @@ class Build(Command):
             "usage": usage,
         }
         bad = report.bad if self.skip_bad else ()
-        return Result(document, lambda: _print(out, outcome, changes, statistics, usage), bad)
+        return Output(document, lambda: _print(out, outcome, changes, statistics, usage), bad)
 
     def _as_begun(self, settings: Any) -> Any:
         """Keep titles as heads in a graph that was begun so, before there were others, unless another choice was made."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, click_group, option
+from pytrace.cli.commands import Command, Output, argument, click_group, option
 from pytrace.cli.completion import complete_model
 from pytrace.errors import ModelFileError
 from pytrace.models import registry
@@ -19,7 +19,7 @@ from pytrace.models.registry.known_models import Role
 class List(Command):
     """Show every known model, its profiles, and whether it is on this machine."""
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         known = registry.catalog()
         statuses = [registry.status(model, known=known) for model in known.models]
         files = registry.rewritten_files()
@@ -49,7 +49,7 @@ class List(Command):
                     common.print_text(f"{profile.name}: {profile.notes}.")
 
         document = {"home": registry.home(), "models": statuses, "rewritten": files, "profiles": known.profiles}
-        return Result(document, show_text)
+        return Output(document, show_text)
 
 
 def _choice(choice: rewritten.RewrittenStatus | None) -> str:
@@ -73,7 +73,7 @@ class Pull(Command):
     )
     as_json: bool
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         registry.select(self.names)  # a wrong name at the end must not be found after an hour of fetching
         progress = PullProgress(common.messages())
         processes.last_words("the same command goes on with what is here")
@@ -93,7 +93,7 @@ class Pull(Command):
             f"{f', rewritten: {_choice(status.rewritten)}' if status.rewritten is not None else ''}"
             for status in statuses.values()
         ]
-        return Result(list(statuses.values()), "\n".join(lines))
+        return Output(list(statuses.values()), "\n".join(lines))
 
 
 class Fastest(Command):
@@ -108,13 +108,13 @@ class Fastest(Command):
     undo: bool = option("Go back to the original, and remove the rewritten file.")
     threads: int | None = option("Threads to measure with.", ge=1, le=1024)
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         if self.undo:
             undone = rewritten.undo(registry.folder_of_rewritten(self.name))
             text = f"{self.name}: {'back to the original' if undone else 'there is nothing to undo'}"
-            return Result({"name": self.name, "undone": undone}, text)
+            return Output({"name": self.name, "undone": undone}, text)
         record = _choose(self.name, self.threads)
-        return Result(record, lambda: _print_record(record))
+        return Output(record, lambda: _print_record(record))
 
 
 def _choose(name: str, threads: int | None) -> rewritten.Record:
@@ -196,7 +196,7 @@ class Verify(Command):
         ]
         text = partial(common.print_table, ("MODEL", "FILE", "STATE", "SHA256"), rows)
         # Printed before the error that names what is damaged, which has the exit status.
-        Result([*statuses, *files], text).show(as_json=self.as_json)
+        Output([*statuses, *files], text).show(as_json=self.as_json)
         damaged = [(status, file) for status in statuses for file in status.files if file.state != "ok"]
         bad = [f"{status.name}/{file.path} ({file.state})" for status, file in damaged]
         broken = " ".join(dict.fromkeys(status.name for status, _ in damaged))
@@ -215,14 +215,14 @@ class Path(Command):
     name: str = argument(shell_complete=complete_model)
     role: Role | None = option("Of a profile, only this one.")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         name, role = self.name, self.role
         wanted = [model for model in registry.select([name]) if role is None or model.role == role]
         if not wanted:
             raise ModelFileError(f"{name!r} has no {str(role).replace('-', ' ')}; leave --role out to see what it has")
         paths = [(model, registry.resolve(model.name, model.role)) for model in wanted]
         document = [{"name": model.name, "role": model.role, "path": location} for model, location in paths]
-        return Result(document, "\n".join(str(location) for _, location in paths))
+        return Output(document, "\n".join(str(location) for _, location in paths))
 
 
 models = click_group(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, option
+from pytrace.cli.commands import Command, Output, option
 from pytrace.cli.shared_options import MODELS, ROWS_OUT, SEED
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -65,7 +65,7 @@ class Perturb(Command):
     )
     models: Engine = MODELS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.chain_of_evidence.discriminator import Discriminator
         from pytrace.evaluation.data.datasets import read_questions
         from pytrace.evaluation.data.question_report import QuestionReport
@@ -124,7 +124,7 @@ class Perturb(Command):
             "by_kind": [{"kind": kind, "noise": noise, "rows": count} for (kind, noise), count in counts.items()],
             "refusals": report.refusals,
         }
-        return Result(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
+        return Output(document, lambda: _print(out, report, counts, settings.kinds, settings.noises))
 
     def _judge(self, settings: ScopeSettings) -> Judge:
         from pytrace.chain_of_evidence.judges import FusedJudge, ModelJudge, TextJudge

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.common import figure, percent, print_styled, print_table, print_text
 from pytrace.errors import InputError
 
@@ -45,7 +45,7 @@ class Report(Command):
         if self.verify and (self.baseline, self.out, self.title, self.export) != (None, None, None, None):
             raise click.UsageError("--verify writes nothing; leave out --baseline, --out, --title and --export")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.evaluation.run.run_store import RunStore
         from pytrace.evaluation.scores.summary import score_run
         from pytrace.report.csv_tables import write_csv_tables
@@ -86,16 +86,16 @@ class Report(Command):
             for file in written:
                 print_text(f"written: {file}")
 
-        return Result(scored, show_text)
+        return Output(scored, show_text)
 
 
-def _verified(path: Path) -> Result:
+def _verified(path: Path) -> Output:
     """Compare a run with its checksums."""
     from pytrace.evaluation.run.run_store import RunStore
 
     with RunStore(path) as store:
         rows = store.verify()
-    return Result({"run": path, "checked": rows, "intact": True}, f"{path}: {rows:,} rows, all intact")
+    return Output({"run": path, "checked": rows, "intact": True}, f"{path}: {rows:,} rows, all intact")
 
 
 _FORMS: dict[str, Callable[..., str]] = {

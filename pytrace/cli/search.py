@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.result_text import print_search
 from pytrace.cli.shared_options import ENCODER
 from pytrace.engine.loading import Engine
@@ -29,7 +29,7 @@ class Search(Command):
         if not self.question.strip():
             raise InputError("the question is empty; ask something")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.engine.corpus import Corpus
 
         with common.spinner("searching"):
@@ -37,4 +37,4 @@ class Search(Command):
             result = self.models.search(
                 self.question, corpus, chains=self.chains, passages=self.passages, where=self.where
             )
-        return Result(result, lambda: print_search(result))
+        return Output(result, lambda: print_search(result))

@@ -14,7 +14,7 @@ import click
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, click_group, option
+from pytrace.cli.commands import Command, Output, click_group, option
 from pytrace.cli.shared_options import KNOWLEDGE_FORMAT, LIMIT, SETTINGS
 from pytrace.engine.knowledge import open_store
 from pytrace.errors import InputError
@@ -91,7 +91,7 @@ class QueryGenerator(Command):
         if self.lora_rank is not None and self.base is None:
             raise InputError("--lora-rank is of the adapters of a base, and there is none; give --base too")
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.methods.base import changed
         from pytrace.training.run import Source, train_generator
         from pytrace.training.training_settings import TrainingSettings
@@ -127,7 +127,7 @@ class QueryGenerator(Command):
                 say=common.remark,
                 tell=_show_progress(),
             )
-        return Result(report, lambda: _print_report(report, self.out))
+        return Output(report, lambda: _print_report(report, self.out))
 
 
 class Ranker(Command):
@@ -165,7 +165,7 @@ class Ranker(Command):
     device: Literal["cpu", "cuda"] = _DEVICE
     settings: tuple[str, ...] = SETTINGS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.methods.base import changed
         from pytrace.training.ranker_run import train_ranker
         from pytrace.training.training_settings import RankerSettings
@@ -188,7 +188,7 @@ class Ranker(Command):
             say=common.remark,
             tell=_show_progress(),
         )
-        return Result(report, lambda: _print_ranker(report, self.out))
+        return Output(report, lambda: _print_ranker(report, self.out))
 
 
 class Checker(Command):
@@ -219,7 +219,7 @@ class Checker(Command):
     device: Literal["cpu", "cuda"] = _DEVICE
     settings: tuple[str, ...] = SETTINGS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.methods.base import changed
         from pytrace.training.checker_run import train_checker
         from pytrace.training.training_settings import CheckerSettings
@@ -241,7 +241,7 @@ class Checker(Command):
             say=common.remark,
             tell=_show_progress(),
         )
-        return Result(report, lambda: _print_checker(report, self.out))
+        return Output(report, lambda: _print_checker(report, self.out))
 
 
 class Evaluate(Command):
@@ -259,7 +259,7 @@ class Evaluate(Command):
     limit: int | None = LIMIT
     threads: int | None = _THREADS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.training.examples import read_examples
         from pytrace.training.export import read_recipe
         from pytrace.training.run import MODEL, evaluate_generator
@@ -292,7 +292,7 @@ class Evaluate(Command):
                 grammar=self.query_grammar,
                 done=done,
             )
-        return Result(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
+        return Output(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
 def _length(command: QueryGenerator | Ranker | Checker, epochs: float) -> Length:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytrace import processes
 from pytrace.cli import common
-from pytrace.cli.commands import Command, Result, argument, option
+from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.shared_options import MODELS, SETTINGS, MethodType
 from pytrace.engine.loading import Engine
 from pytrace.errors import InputError
@@ -53,7 +53,7 @@ class Tune(Command):
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 
-    def run(self) -> Result:
+    def run(self) -> Output:
         from pytrace.engine.evaluation_jobs import Asker, versions
         from pytrace.evaluation.data.datasets import data_settings, read_questions
         from pytrace.evaluation.run.run_store import RunStore
@@ -114,7 +114,7 @@ class Tune(Command):
             )
         chosen = {"method": tuned.method, "llm": models.llm, "settings": parse_method(tuned.method).overrides}
         replace_file(out / "settings.json", common.json_bytes(chosen))
-        return Result(tuned, lambda: _print(tuned, out))
+        return Output(tuned, lambda: _print(tuned, out))
 
 
 def split_questions(questions: list[Question], hold_out: float) -> tuple[list[Question], list[Question]]:

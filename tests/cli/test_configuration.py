@@ -12,7 +12,7 @@ import click
 import pytest
 
 from pytrace.cli import common, configuration, program
-from pytrace.cli.commands import Command, Result, click_group, option
+from pytrace.cli.commands import Command, Output, click_group, option
 
 Run = Callable[..., dict[str, Any]]
 Fail = Callable[..., str]
@@ -35,8 +35,8 @@ class Find(Command):
     quick: bool = option("Quickly.")
     rows: bool = option("Rows.", "--rows/--no-rows", default=True)
 
-    def run(self) -> Result:
-        return Result({name: value for name, value in vars(self).items() if name != "as_json"}, "")
+    def run(self) -> Output:
+        return Output({name: value for name, value in vars(self).items() if name != "as_json"}, "")
 
 
 class Other(Command):
@@ -44,8 +44,8 @@ class Other(Command):
 
     llm: str = option("Model.", metavar="NAME|FILE|URL", default="tiny")
 
-    def run(self) -> Result:
-        return Result({"llm": self.llm}, "")
+    def run(self) -> Output:
+        return Output({"llm": self.llm}, "")
 
 
 class Check(Command):
@@ -53,10 +53,10 @@ class Check(Command):
 
     limit: int = option("How many.", default=1)
 
-    def run(self) -> Result | None:
+    def run(self) -> Output | None:
         if click.get_current_context().invoked_subcommand is not None:
             return None
-        return Result({"limit": self.limit}, "")
+        return Output({"limit": self.limit}, "")
 
 
 def root() -> click.Group:

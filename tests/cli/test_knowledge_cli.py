@@ -13,9 +13,10 @@ import pytest
 
 from pytrace import cli
 from pytrace.cli import common
-from pytrace.cli.answer_text import answer_document, print_answer
+from pytrace.cli.result_text import print_result
 from pytrace.engine import loading
-from pytrace.engine.evaluation_jobs import asker
+from pytrace.engine.evaluation_jobs import Asker
+from pytrace.engine.findings import answer_result
 from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.errors import StoreError
 from pytrace.kg.fact_store import Relation
@@ -24,6 +25,7 @@ from pytrace.kg.queries.query_records import Grammar, QueryForm
 from pytrace.methods.catalog import parse_method
 from pytrace.models.scripted import HashEncoder, ScriptedModel
 from pytrace.records import Answer, Evidence, Fact, KnowledgeQuery, Question, Reasoning, Triple, Usage
+from pytrace.results import Result
 from tests.cli.test_ask_eval_cli import Run, needs_engine, refused, write_rows
 from tests.reader.test_claims import Verdicts, by_claim
 
@@ -400,7 +402,7 @@ def test_methods_that_think_judge_claims_too(run: Run, claims: Path, monkeypatch
     assert {one["method"]: one["accuracy"] for one in json.loads(output)["claims"]} == dict.fromkeys(methods, 1.0)
 
 
-def test_claims_among_questions_are_judged_and_the_order_stays() -> None:
+def test_claims_among_questions_are_judged_and_the_order_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     class Both:
         def answer(self, questions: Sequence[str], documents: Sequence[object]) -> list[Answer]:
             assert len(questions) == len(documents)
@@ -410,9 +412,10 @@ def test_claims_among_questions_are_judged_and_the_order_stays() -> None:
             assert len(claims) == len(documents)
             return [Answer(one, f"label {one}", "m", Evidence("none", (), ())) for one in claims]
 
+    monkeypatch.setattr(loading.Engine, "method", lambda *_, **__: Both())
     asked = [Question(str(n), str(n), ("x",), kind="claim" if n in (1, 2) else "") for n in range(4)]
-    found = asker(Both())(asked)
-    assert [one.text for one in found] == ["answer 0", "label 1", "label 2", "answer 3"]
+    found = Asker(loading.Engine(), parse_method("standard"))(asked)
+    assert [one.answer for one in found] == ["answer 0", "label 1", "label 2", "answer 3"]
 
 
 @needs_engine
@@ -445,16 +448,16 @@ ASKED = KnowledgeQuery(
 STOPPED = KnowledgeQuery(-1, "Where\x1b[2J\nis it?", "towns.tsv", outcome="stopped", reason="more than 5 seconds")
 
 
-def answered(*queries: KnowledgeQuery) -> Answer:
+def answered(*queries: KnowledgeQuery) -> Result:
     facts = tuple(fact.text for query in queries for fact in query.facts)
     evidence = Evidence("facts" if facts else "none", facts, (), derivation=Reasoning((), queries))
-    return Answer("Where?", "Ghana", "cok", evidence, {"query": Usage()}, {"query": 0.5})
+    return answer_result(Answer("Where?", "Ghana", "cok", evidence, {"query": Usage()}, {"query": 0.5}), {})
 
 
 def test_explain_tells_what_the_knowledge_base_was_asked_and_what_it_said(capsys: pytest.CaptureFixture[str]) -> None:
-    print_answer(answered(ASKED, STOPPED), [], explain=True)
+    print_result(answered(ASKED, STOPPED), explain=True)
     lines = capsys.readouterr().out.splitlines()
-    start = lines.index("Asked of the knowledge base")
+    start = lines.index("Queries to the knowledge base")
     assert lines[start + 1 : start + 10] == [
         "  1. In which country is Ada Foah? (thought 2)",
         "     refused: <Ada; Foah>: the query is no triplet",
@@ -470,28 +473,27 @@ def test_explain_tells_what_the_knowledge_base_was_asked_and_what_it_said(capsys
 
 
 def test_without_explain_the_facts_are_told_and_where_they_are_from(capsys: pytest.CaptureFixture[str]) -> None:
-    print_answer(answered(ASKED), [], explain=False)
+    print_result(answered(ASKED))
     assert capsys.readouterr().out.splitlines() == [
         "Answer: Ghana",
         "  Ada Foah's country is Ghana.",
-        "Facts of towns.tsv.",
+        "Facts from towns.tsv.",
     ]
 
 
 def test_many_values_are_cut_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
     many = KnowledgeQuery(0, "Which?", "towns.tsv", values=tuple(map(str, range(1000))), outcome="answered")
-    print_answer(answered(many), [], explain=True)
+    print_result(answered(many), explain=True)
     assert "outcome: answered: 0, 1, 2" in (told := capsys.readouterr().out)
     assert "18, 19 and 980 more\n" in told
 
 
 def test_json_has_all_of_every_query() -> None:
-    told = json.loads(common.json_bytes(answer_document(answered(ASKED, STOPPED), [], explain=False)))
-    first, second = told["queries"]
+    told = json.loads(common.json_bytes(answered(ASKED, STOPPED)))
+    first, second = told["evidence"]["details"]["queries"]
     assert first["links"] == [["Ada Foah", "urn:ada", 0.934]]
     assert first["facts"][0]["triple"]["tail"] == "urn:ghana"
     assert (first["place"], first["outcome"], second["reason"]) == (1, "answered", "more than 5 seconds")
-    assert "queries" not in answer_document(answered(), [], explain=True)
 
 
 def test_every_grammar_can_be_chosen() -> None:

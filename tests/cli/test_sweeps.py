@@ -34,7 +34,7 @@ needs_engine = pytest.mark.skipif(
 
 
 def labels(methods: list[str], *sweeps: str, seeds: str | None = None, settings: tuple[str, ...] = ()) -> list[str]:
-    return [one.label for one in expand([*map(parse_method, methods)], sweeps, seeds, "llama.gguf", settings)]
+    return [one.label for one in expand([*map(parse_method, methods)], sweeps, seeds, settings)]
 
 
 class TestExpansion:
@@ -95,7 +95,7 @@ class TestExpansion:
         given: dict[str, Any] = {"sweeps": [], "seeds": None, **arguments}
         methods = [parse_method("dense:top=2"), parse_method("rag")]
         with pytest.raises(InputError) as caught:
-            expand(methods, given["sweeps"], given["seeds"], "llama.gguf", given.get("settings", ()))
+            expand(methods, given["sweeps"], given["seeds"], given.get("settings", ()))
         assert says in str(caught.value)
 
     def test_a_baseline_is_found_however_it_is_written(self) -> None:

@@ -27,6 +27,7 @@ from pytrace.evaluation.scores.seen_questions import (
 )
 from pytrace.evaluation.scores.significance import bootstrap_interval
 from pytrace.evaluation.scores.summary import LEARNED_FROM, Report, make_report, score_run
+from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
 from pytrace.methods.catalog import METHODS, method_settings
 from pytrace.records import Document, Question
 from pytrace.report.csv_tables import write_csv_tables
@@ -220,9 +221,9 @@ class TestReaders:
         assert [method.reader for method in one.methods] == [None, None]
         assert one.notices == ()
 
-    @pytest.mark.parametrize("llm", ["tiny", "an-8b-model"])
-    def test_every_method_of_the_catalog_has_a_reader(self, llm: str) -> None:
-        settings = {"settings": {name: msgspec.to_builtins(method_settings(name, llm)) for name in METHODS}}
+    @pytest.mark.parametrize("abilities", [UNABLE, CAPABLE])
+    def test_every_method_of_the_catalog_has_a_reader(self, abilities: Abilities) -> None:
+        settings = {"settings": {name: msgspec.to_builtins(method_settings(name, abilities)) for name in METHODS}}
         without = [name for name in METHODS if reader_in_use(name, settings) is None]
         assert without == []
         thoughts = reader_in_use("cot-doc", settings)
