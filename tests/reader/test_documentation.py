@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytrace.reader.grammar import _openings, _texts
 
 from pytrace.documents import read_documents
 from pytrace.documents.passages import Block, Extracted, cut_passages
 from pytrace.reader.answers import clean_answer, normalise_answer
 from pytrace.reader.evidence import all_documents, document_text
-from pytrace.reader.grammar import _openings, _texts
 from pytrace.reader.places import answer_places
 from pytrace.reader.spans.candidates import find_spans, read_entries
 from pytrace.reader.spans.features import candidates
