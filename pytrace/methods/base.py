@@ -222,8 +222,9 @@ def _notes(evidence: Evidence, reading: Reading) -> tuple[str, ...]:
     notes: list[str] = []
     if evidence.kind == "none":  # where a method is to have no context, its absence is no news
         return tuple(notes)
-    if not evidence.context and reading.text:
-        notes.append("no evidence was found; the answer is the model's own")
+    if not evidence.context:
+        own = "; the answer is the model's own" if reading.text else ""
+        notes.append(f"no evidence was found{own}")
     if reading.left_out:
         notes.append(
             f"{reading.left_out} of {len(evidence.context)} context entries did not fit the model's context whole"

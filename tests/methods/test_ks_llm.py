@@ -158,7 +158,7 @@ def test_without_a_sound_triple_the_question_is_the_query_and_the_answer_says_so
     )
     alone = ask("ks-t", model=ScriptedModel([""]))
     assert alone.notes == (
-        "no evidence was found; the answer is the model's own",
+        "no evidence was found",
         "the model wrote no sound triple about the question",
     )
 

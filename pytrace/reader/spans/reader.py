@@ -28,7 +28,7 @@ class Ranked(NamedTuple):
 class SpanReader(Reader):
     """Answers with the likeliest span of the evidence, with yes or with no; an empty answer if there is no candidate.
 
-    The language model is asked only where a method has no evidence at all by design (kind "none").
+    The language model is asked only where a method made evidence of its own and has none, or reads none by design.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class SpanReader(Reader):
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence."""
-        bare = [number for number, seen in enumerate(evidence) if seen.kind == "none"]
+        bare = [number for number, seen in enumerate(evidence) if not seen.context and seen.kind != "documents"]
         written = super().read([questions[number] for number in bare], [evidence[number] for number in bare])
         readings = dict(zip(bare, written, strict=True))
         for number, (question, seen) in enumerate(zip(questions, evidence, strict=True)):
