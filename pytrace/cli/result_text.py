@@ -48,9 +48,11 @@ def print_search(result: Result) -> None:
     console = common.output()
     if result.read_as and result.read_as != result.question:
         common.print_styled(f"Searched for: {result.read_as}", "dim")
-    if not result.evidence.sources:
+    # Passages of chains that the ranking does not list have no relevance.
+    ranked = [source for source in result.evidence.sources if source.relevance is not None]
+    if not ranked:
         common.print_text("No passage found.")
-    _print_passages(console, result.evidence.sources, result.read_as or result.question)
+    _print_passages(console, ranked, result.read_as or result.question)
 
 
 def _print_abstention(console: Console, result: Result) -> None:

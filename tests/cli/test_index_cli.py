@@ -67,16 +67,19 @@ def test_an_index_is_built_shown_searched_and_verified(index: Path, docs: Path, 
         str(docs / f"{name}.md") for name in ("lines", "low", "rook", "tern")
     ]
     assert "4 passages, all intact" in run("index", "verify", index)[1]
-    status, shown, _ = run("search", QUESTION, "--index", index, "--chains", 1)
+    status, shown, _ = run("search", QUESTION, "--index", index, "--passages", 2)
     assert status == 0
     lines = shown.splitlines()
-    assert lines[0].startswith("Chain 1 (probability 0.")
-    assert lines[1] == '  1. Marigold Tern: "Brackwater Lines has owned it since 1931."'
-    assert lines[3] == "  2. Brackwater Lines (by the name 'brackwater lines'): \"It was founded by Tobias Rook.\""
-    assert lines[4] == f"     from {docs}/lines.md, characters 28-58"
-    found = json.loads(run("search", QUESTION, "--index", index, "--json", "--passages", 2)[1])
-    assert {passage["title"] for passage in found["passages"]} == {"Marigold Tern", "Brackwater Lines"}
-    assert found["chains"][0]["units"][1]["sentence"] == "It was founded by Tobias Rook."
+    assert len(lines) == 4
+    assert {line.split("  ")[1].partition(". ")[2] for line in lines[::2]} == {"Marigold Tern", "Brackwater Lines"}
+    assert any(line.endswith(f"  {docs}/lines.md") for line in lines), "no offsets of characters"
+    assert any("It was founded by Tobias Rook." in line for line in lines[1::2])
+    found = json.loads(run("search", QUESTION, "--index", index, "--json", "--passages", 2)[1])["evidence"]
+    assert {source["title"] for source in found["sources"][:2]} == {"Marigold Tern", "Brackwater Lines"}
+    chain = next(chain for chain in found["chains"] if len(chain["steps"]) == 2)
+    assert chain["steps"][1]["sentence"] == "It was founded by Tobias Rook."
+    assert chain["steps"][1]["link"].lower() == "brackwater lines"
+    assert chain["steps"][1]["characters"] == [28, 58]
 
 
 def test_folders_and_filters_need_not_be_utf8(tmp_path: Path, docs: Path, run: Run) -> None:
@@ -175,9 +178,9 @@ def test_bad_files_are_skipped_where_that_is_asked_for_and_named_at_the_end(
 
 def test_filters_hold_in_searches(index: Path, run: Run) -> None:
     found = json.loads(run("search", QUESTION, "--index", index, "--where", "author=Venn", "--json")[1])
-    assert [passage["title"] for passage in found["passages"]] == ["Tobias Rook"]
+    assert [source["title"] for source in found["evidence"]["sources"]] == ["Tobias Rook"]
     none = json.loads(run("search", QUESTION, "--index", index, "--where", "author=Nobody", "--json")[1])
-    assert none["passages"] == []
+    assert "sources" not in none["evidence"]
 
 
 def test_misuse_is_one_sentence(index: Path, docs: Path, run: Run, tmp_path: Path) -> None:
@@ -216,7 +219,7 @@ def test_many_questions_are_asked_in_one_batch(
             "ask", "--questions", questions, *source, "--method", "rag:reading=free", "--json", "--retrieve", 2
         )
         assert status == 0, errors
-        told = json.loads(shown)["answers"]
+        told = json.loads(shown)["results"]
         assert [one["answer"] for one in told] == ["Tobias Rook", "Low Ferry"]
         assert [one["question"] for one in told] == [QUESTION, "Which town was founded by the crown?"]
     (tmp_path / "plain.txt").write_text(f"{QUESTION}\n")
@@ -228,7 +231,7 @@ def test_many_questions_are_asked_in_one_batch(
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("a.jsonl", '{"question": "Who?"}\n{"ask": 1}\n', 'a.jsonl:2: no row with a "question"'),
+        ("a.jsonl", '{"question": "Who?"}\n{"ask": 1}\n', 'a.jsonl:2: the row has no "question"'),
         ("a.jsonl", '{"question": " "}\n', "a.jsonl:1: the question is empty"),
         ("a.txt", "\n\n", "a.txt: holds no question"),
         ("a.txt", b"\xff\n", "a.txt:1: not UTF-8 (byte 0xff)"),
@@ -315,7 +318,7 @@ def test_parts_that_are_merged_are_the_index_in_one_piece(index: Path, tmp_path:
     assert "4 passages of 4 documents" in said
     assert "0 passages encoded" in said
     found = [run("search", QUESTION, "--index", each, "--json")[1] for each in (index, tmp_path / "merged")]
-    chains = [json.loads(text)["chains"] for text in found]
+    chains = [json.loads(text)["evidence"]["chains"] for text in found]
     assert chains[0] == chains[1]
     # Where its documents are, a merged index knows of the first.
     assert "4 as before; 0 passages encoded" in run("index", "sync", tmp_path / "merged")[1]
