@@ -28,7 +28,6 @@ from pytrace.engine.loading import MIN_CONFIDENCE
 from pytrace.evaluation.data.datasets import read_questions
 from pytrace.evaluation.scores.metrics import exact_match, f1_score
 from pytrace.evaluation.scores.significance import paired_bootstrap
-from pytrace.reader.answers import normalise_answer
 from pytrace.results import Request, Result
 
 OPEN = ("hotpotqa-train", "musique-train", "2wiki")
@@ -68,13 +67,11 @@ def ask(
 
 def holds_answer(result: Result) -> bool:
     """Whether the last step of the first chain holds the answer; true for yes and no, which are in no sentence."""
-    form = normalise_answer(result.answer)
-    if form in ("", "yes", "no"):
+    if result.answer.casefold() in ("", "yes", "no"):
         return True
     if not result.evidence.chains:
         return False
-    last = result.evidence.chains[0].steps[-1]
-    return f" {form} " in f" {normalise_answer(last.sentence)} "
+    return result.answer.casefold() in result.evidence.chains[0].steps[-1].sentence.casefold()
 
 
 def main() -> None:
