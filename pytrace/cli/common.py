@@ -298,6 +298,14 @@ def print_styled(text: str, style: str = "bold") -> None:
         print_text(text)
 
 
+def print_rich(console: Console, text: Text) -> None:
+    """Print a line with its styles on a terminal, plain elsewhere."""
+    if console.is_terminal:
+        console.print(text)
+    else:
+        print_text(text.plain.rstrip())
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
     """Print a table, its cells escaped: fitted to the width on a terminal, whole lines of aligned columns in a pipe."""
     if title:

@@ -33,9 +33,9 @@ def print_result(result: Result, *, explain: bool = False) -> None:
     if result.abstained:
         _print_abstention(console, result)
     else:
-        _line(console, Text(f"Answer: {result.answer or '(none)'}", style=_COLORS[result.certainty]))
+        common.print_rich(console, Text(f"Answer: {result.answer or '(none)'}", style=_COLORS[result.certainty]))
         if result.confidence is not None:
-            _line(console, Text(f"Confidence: {confidence_words(result)}"))
+            common.print_rich(console, Text(f"Confidence: {confidence_words(result)}"))
         _print_sources(console, result)
     for note in result.notes:
         common.print_styled(f"Note: {note}", "dim")
@@ -57,7 +57,7 @@ def print_search(result: Result) -> None:
 
 def _print_abstention(console: Console, result: Result) -> None:
     closest = result.evidence.sources
-    _line(console, Text(f"{result.reason}{' Closest passages:' if closest else ''}", style="bold"))
+    common.print_rich(console, Text(f"{result.reason}{' Closest passages:' if closest else ''}", style="bold"))
     _print_passages(console, closest, result.question)
 
 
@@ -109,7 +109,7 @@ def _print_heading(console: Console, number: int, title: str, location: str) -> 
         shown, link = _relative(location)
         line.append("  ")
         line.append(common.printable(shown), style=f"dim link {link}" if link and console.is_terminal else "dim")
-    _line(console, line)
+    common.print_rich(console, line)
 
 
 def _relative(location: str) -> tuple[str, str]:
@@ -134,9 +134,9 @@ def _print_excerpt(console: Console, text: str, bold: Iterable[tuple[int, int]])
         line.stylize("bold", start, end)
     if console.is_terminal:
         for wrapped in line.wrap(console, console.width - _INDENT):
-            _line(console, Text(" " * _INDENT) + wrapped)
+            common.print_rich(console, Text(" " * _INDENT) + wrapped)
     else:
-        _line(console, Text(" " * _INDENT) + line)
+        common.print_rich(console, Text(" " * _INDENT) + line)
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]], width: int) -> tuple[str, list[tuple[int, int]]]:
@@ -157,14 +157,6 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], width: int) -> tuple[str, 
         if b > start and a < end
     ]
     return f"{before}{text[start:end]}{after}", moved
-
-
-def _line(console: Console, text: Text) -> None:
-    """Print a line in a style on a terminal, plain elsewhere."""
-    if console.is_terminal:
-        console.print(text)
-    else:
-        common.print_text(text.plain.rstrip())
 
 
 def _print_read(evidence: Findings) -> None:

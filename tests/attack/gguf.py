@@ -74,7 +74,7 @@ def attacks(workplace: Path, random: Random, *, short: bool) -> Iterator[Attack]
             files[-1].write_bytes(with_broken_header(whole, random))
         yield Attack(f"broken headers, batch {batch}", lambda files=files: load_all(files))
     yield from _pooled(workplace, random, short=short)
-    tiny = ["ask", "What is it?", "--docs", workplace / "it.txt", "--method", "rag", "--threads", "1"]
+    tiny = ["ask", "What is it?", "--docs", workplace / "it.txt", "--method", "rag:reading=free", "--threads", "1"]
     (workplace / "it.txt").write_text("It is a tern.")
     chosen = random.sample(sorted(TEMPLATES), 1) if short else sorted(TEMPLATES)
     for name in chosen:

@@ -157,7 +157,7 @@ _TEXT_MODELS = {
 _Q = "Who founded the company that owns the Marigold Tern?"
 # What is asked of a server that is honest up to some request, {} for its address.
 COMMANDS: dict[str, str] = {
-    "ask": "ask {Q} --docs docs --method rag --llm {url} --timeout 2 --json",
+    "ask": "ask {Q} --docs docs --method rag:reading=free --llm {url} --timeout 2 --json",
     "eval": "eval rag --data questions.jsonl --llm {url} --timeout 2 --limit 1 --out run",
     "kg build": "kg build --docs docs --out graph --llm {url} --timeout 2 --set extraction=written --set spans=false",
     "certify generate": "certify generate --kg kg.tsv --data questions.jsonl --limit 1 --prompting cot --out certified "

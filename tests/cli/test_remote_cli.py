@@ -60,7 +60,8 @@ def url(random_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.mark.parametrize("scoring", ["letters", "pmi", "likelihood", "black-box"])
 def test_ask_answers_with_every_scoring(run: Run, docs: Path, url: str, scoring: str) -> None:
     status, output, errors = run(
-        "ask", QUESTION, "--docs", docs, "--llm", url, "--llm-style", "plain", *SETTINGS, "--set", f"scoring={scoring}",
+        "ask", QUESTION, "--docs", docs, "--llm", url, "--llm-style", "plain", "--method", "trace", *SETTINGS,
+        "--set", f"scoring={scoring}",
         "--json",
     )  # fmt: skip
     assert (status, errors) == (0, "")
@@ -144,7 +145,7 @@ def test_what_a_server_s_model_can_do_is_tested_once(
 
 def test_a_server_without_log_probabilities_needs_the_black_box_and_gets_by_with_it(run: Run, docs: Path) -> None:
     with double("openai", logprobs=False) as server:
-        asked = ["ask", QUESTION, "--docs", docs, "--llm", server.url, *SETTINGS]
+        asked = ["ask", QUESTION, "--docs", docs, "--method", "trace", "--llm", server.url, *SETTINGS]
         for scoring in ("letters", "pmi"):
             status, output, errors = run(*asked, "--set", f"scoring={scoring}")
             assert (status, output) == (1, "")

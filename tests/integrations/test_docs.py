@@ -22,8 +22,8 @@ def test_the_page_has_a_program_for_each_framework():
 
 
 SAID = {
-    "LlamaIndex": "had a bell from the Orrin Bell Foundry.', 'The foundry cast",
-    "LangChain": "orrin-bell-foundry 0.5",
+    "LlamaIndex": "'It was founded by Matthias Garrow",
+    "LangChain": "orrin-bell-foundry 0.7",
     "Haystack": "orrin-bell-foundry",
     "DSPy": "Orrin Bell Foundry",
     "Rerankers": "[1, 2]",

@@ -127,7 +127,8 @@ def test_openais_client_chats_whole_and_in_pieces(client: Any) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == text
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
-    assert chunks[-1].usage == whole.usage
+    # What the first request computed of the prompt, the second need not compute.
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
     assert all(chunk.usage is None for chunk in chunks[:-1])
     assert len({chunk.id for chunk in chunks}) == 1
 
