@@ -112,39 +112,29 @@ def run(
     # An index may be filled later; documents without text are as good as none.
     usable = None if in_memory and not any(document.text.strip() for document in searched or ()) else searched
     try:
-        return _run(engine, requests, usable, resources or Resources(), on_event)
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        results: dict[int, Result] = {}
+        for number, request in enumerate(requests):
+            if request.task == "answer" and not is_question(request.question):
+                results[number] = Result(
+                    question=request.question, abstained=True, reason=NOT_A_QUESTION, evidence=Findings(kind="none")
+                )
+                _tell(on_event, "answer", number, results[number])
+                continue
+            own = request.documents is not None
+            key = (request.task, request.method, request.settings, request.where, request.passages, own)
+            alike.setdefault(key, []).append(number)
+        for numbers in alike.values():
+            batch = _Batch(engine, [requests[number] for number in numbers], usable, resources or Resources())
+
+            def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
+                _tell(on_event, stage, numbers[place], result)
+
+            results.update(zip(numbers, batch.results(tell), strict=True))
+        return [results[number] for number in range(len(requests))]
     finally:
         if searched is not None and searched is not corpus:
             searched.close()
-
-
-def _run(
-    engine: Engine,
-    requests: Sequence[Request],
-    corpus: Corpus | None,
-    resources: Resources,
-    on_event: OnEvent | None,
-) -> list[Result]:
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    results: dict[int, Result] = {}
-    for number, request in enumerate(requests):
-        if request.task == "answer" and not is_question(request.question):
-            results[number] = Result(
-                question=request.question, abstained=True, reason=NOT_A_QUESTION, evidence=Findings(kind="none")
-            )
-            _tell(on_event, "answer", number, results[number])
-            continue
-        own = request.documents is not None
-        key = (request.task, request.method, request.settings, request.where, request.passages, own)
-        alike.setdefault(key, []).append(number)
-    for numbers in alike.values():
-        batch = _Batch(engine, [requests[number] for number in numbers], corpus, resources)
-
-        def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
-            _tell(on_event, stage, numbers[place], result)
-
-        results.update(zip(numbers, batch.results(tell), strict=True))
-    return [results[number] for number in range(len(requests))]
 
 
 def _check(request: Request, number: int, count: int) -> None:

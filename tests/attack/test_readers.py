@@ -27,6 +27,7 @@ _WITHOUT = {
     "training/examples.py": "rows that json_rows has read, for training",
     "training/export.py": "the recipe in a GGUF that was trained here",
     "training/network.py": "a base for training, read by transformers",
+    "triples/extraction.py": "lines of documents that were read before",
     "training/ranker_export.py": "the tokenizer of an encoder that was opened before",
 }
 

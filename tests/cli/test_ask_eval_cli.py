@@ -21,7 +21,6 @@ from pytrace.cli import common
 from pytrace.engine import loading
 from pytrace.evaluation.run.runner import RunStore
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.reader.spans.reader import MOST_CANDIDATES
 from pytrace.storage.question_hashes import question_hash
 from pytrace.triples.graph import TripleStore
 
@@ -132,61 +131,68 @@ def remarks(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def check_answer(told: dict[str, Any], *, method: str) -> None:
-    assert (told["question"], told["method"]) == (QUESTION, method)
+    assert (told["version"], told["question"], told["method"]) == (1, QUESTION, method)
     assert told["answer"]
+    assert not told["abstained"]
     assert told["notes"] == []
-    assert told["context_tokens"] > 0
-    assert set(told["seconds"]) == set(told["usage"])
+    assert set(told["usage"]) <= set(told["seconds"])
     titles = {row["title"]: row["text"] for row in ROWS}
-    for chain in told["chains"]:
-        assert 0 < chain["probability"] <= 1
-        for triple in chain["triples"]:
-            assert 0 < triple["probability"] <= 1
-            assert triple["sentence"]
-            assert triple["sentence"] in titles[triple["document"]]
-    assert {document["title"] for document in told["documents"]} <= set(titles)
+    sources = told["evidence"]["sources"]
+    assert {source["title"] for source in sources} <= set(titles)
+    for chain in told["evidence"]["chains"]:
+        for step in chain["steps"]:
+            assert step["sentence"] in (sources[step["source"]]["title"], *titles.values()) or any(
+                step["sentence"] in text for text in titles.values()
+            )
+    last = told["evidence"]["chains"][0]["steps"][-1]
+    assert told["answer"] in last["sentence"]
 
 
 @pytest.mark.parametrize(
-    "method", ["trace", "trace:unit=triple", "trace-doc", "rag", "dense:top=2", "ks-q:titles=false"]
+    "method", ["hops", "trace", "trace:unit=triple", "trace-doc", "rag", "dense:top=2", "ks-q:titles=false"]
 )
 def test_ask_prints_one_json_document_and_nothing_else(method: str, docs: Path, run: Run) -> None:
-    status, output, errors = run("ask", QUESTION, "--docs", docs, "--method", method, "--json")
+    status, output, errors = run("ask", QUESTION, "--docs", docs, "--method", method, "--json", "--min-confidence", 0)
     assert (status, errors) == (0, "")
     told = json.loads(output)
     check_answer(told, method=method)
     assert told["answer"] == "Quillhaven"
-    assert bool(told["chains"]) == method.startswith("trace")
-    assert "context" not in told
-    read = [document["title"] for document in told["documents"] if document["read"]]
+    read = [source["title"] for source in told["evidence"]["sources"] if source.get("read")]
     # Sentences of a document are read as such; triples stand for it.
     assert bool(read) == (method != "trace:unit=triple")
-    _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", method, "--json", "--explain")
-    assert any("Quillhaven" in entry for entry in json.loads(output)["context"])
 
 
-def test_ask_in_a_pipe_is_plain_text_with_the_best_chain_and_its_sentences(docs: Path, run: Run) -> None:
-    status, output, errors = run("ask", QUESTION, "--docs", docs, "--set", "unit=sentence")
+def test_ask_in_a_pipe_is_plain_text_with_numbered_sources(docs: Path, run: Run) -> None:
+    status, output, errors = run("ask", QUESTION, "--docs", docs, "--min-confidence", 0)
     assert (status, errors) == (0, "")
     lines = output.splitlines()
     assert lines[0] == "Answer: Quillhaven"
+    assert re.fullmatch(r"Confidence: (high|medium|low) \(\d+ %\)", lines[1])
     assert "\x1b" not in output
-    assert re.fullmatch(r"Chain 1 \(probability \d\.\d{3}\)", lines[2])
-    assert output.count("Chain ") == 1
-    assert re.search(r'^  \d\. Isaura Venn: "Isaura Venn was born in Quillhaven\."$', output, re.MULTILINE)
-    assert "Votes" not in output
+    assert re.search(r"^ +\d\. Isaura Venn  .*:\d+$", output, re.MULTILINE)
+    assert "     Isaura Venn was born in Quillhaven." in output
+    assert not re.search("probability|characters|Votes", output)
+
+
+def test_below_the_confidence_that_is_asked_for_there_is_no_answer(docs: Path, run: Run) -> None:
+    status, output, _ = run("ask", QUESTION, "--docs", docs, "--min-confidence", 1)
+    assert status == 0
+    assert output.startswith("No answer found in these documents. Closest passages:\n  1. ")
+    assert "Answer" not in output
+    status, output, _ = run("ask", "Thanks!", "--docs", docs)
+    assert (status, output) == (0, "That is not a question; ask something about the documents.\n")
 
 
 def test_explain_adds_all_chains_votes_and_costs(docs: Path, run: Run) -> None:
-    status, output, _ = run("ask", QUESTION, "--docs", docs, "--explain", "--set", "unit=triple", "--set", "chains=2")
+    arguments = ("--method", "trace", "--explain", "--set", "unit=triple", "--set", "chains=2", "--min-confidence", 0)
+    status, output, _ = run("ask", QUESTION, "--docs", docs, *arguments)
     assert status == 0
-    assert re.search(r"^Chain 2 \(probability \d\.\d{3}, (full length|ended by the selector)\)$", output, re.MULTILINE)
-    assert re.search(r"^  1\. <.*>  p=\d\.\d{3}$", output, re.MULTILINE)
-    assert f"     from {docs}:" in output
+    assert re.search(r"^Chain 2 \(probability \d\.\d{3}\)$", output, re.MULTILINE)
+    assert re.search(r"^  1\. .*<.*> .*p=\d\.\d{3}$", output, re.MULTILINE)
     assert re.search(r"^VOTES +DOCUMENT$", output, re.MULTILINE)
     stages = [line.split()[0] for line in output.splitlines() if re.match(r"(triples|rank|select|read) +\d", line)]
     assert stages == ["triples", "rank", "select", "read"]
-    assert re.search(r"^The reader saw \d+ tokens of evidence\.$", output, re.MULTILINE)
+    assert "TOKENS COMPUTED" in output
 
 
 FEATURES = '{"intent": "town of birth", "nodes": ["founder", "Orrin Head"], "relations": []}'
@@ -199,33 +205,40 @@ def test_scope_coe_tells_which_snippet_holds_which_feature(
         return FEATURES if prompt.startswith("Take the question apart") else script(prompt)
 
     monkeypatch.setattr(loading.Engine, "model", ScriptedModel(write))
-    arguments = ("ask", QUESTION, "--docs", docs, "--method", "scope-coe:snippet=document", "--explain")
+    arguments = (
+        "ask",
+        QUESTION,
+        "--docs",
+        docs,
+        "--method",
+        "scope-coe:snippet=document",
+        "--min-confidence",
+        0,
+        "--explain",
+    )
     status, output, _ = run(*arguments)
     assert status == 0
-    assert re.search(r"^KIND +FEATURE +HELD BY$", output, re.MULTILINE)
+    assert re.search(r"^KIND +FEATURE +COVERED BY$", output, re.MULTILINE)
     assert re.search(r"^node +Orrin Head +.*Orrin Head p=0\.\d\d", output, re.MULTILINE)
     assert re.search(r"^features +\d", output, re.MULTILINE)
     _, output, _ = run(*arguments, "--json")
     told = json.loads(output)
-    assert [(one["kind"], one["text"]) for one in told["features"]] == [
+    coverage = told["evidence"]["details"]["coverage"]
+    assert [(one["feature"]["kind"], one["feature"]["text"]) for one in coverage] == [
         ("intent", "town of birth"),
         ("node", "founder"),
         ("node", "Orrin Head"),
     ]
-    node = told["features"][2]
-    assert node["covered"]
-    assert {one["document"] for one in node["snippets"]} == {row["title"] for row in ROWS}
-    assert [one["rank"] for one in node["snippets"]] == [1, 2, 3]
-    # Without --explain only those that hold it are told.
-    _, output, _ = run(*arguments[:-1], "--json")
-    assert [one["document"] for one in json.loads(output)["features"][2]["snippets"]] == ["Orrin Head"]
+    node = coverage[2]
+    assert node["covered_by"]
+    assert len(node["probabilities"]) == len(ROWS)
 
 
 def test_a_question_without_documents_is_answered_only_by_methods_that_need_none(run: Run) -> None:
     status, output, _ = run("ask", QUESTION, "--method", "ks-llm", "--json", "--explain")
     assert status == 0
     told = json.loads(output)
-    assert told["documents"] == []
+    assert "sources" not in told["evidence"]
     assert "the question has no document; the model wrote one" in told["notes"]
     status, _, errors = run("ask", QUESTION, "--method", "dense")
     assert status == 2
@@ -234,18 +247,18 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
 
 def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
     index = tmp_path / "index"
-    arguments = ("ask", QUESTION, "--method", "ks-q", "--sentence-index", index, "--json", "--explain")
+    arguments = ("ask", QUESTION, "--method", "ks-q", "--sentence-index", index, "--json", "--min-confidence", 0)
     first = run(*arguments, "--docs", docs)
     assert first[0] == 0, first[2]
     told = json.loads(first[1])
-    assert len(told["context"]) == 2
-    assert any("[Orrin Head] Orrin Head was founded by Isaura Venn." in entry for entry in told["context"])
+    assert len(told["evidence"]["context"]) == 2
+    assert any("[Orrin Head] Orrin Head was founded by Isaura Venn." in entry for entry in told["evidence"]["context"])
     # Without documents the sentences are those on the disk; with more, those are added.
-    assert json.loads(run(*arguments)[1])["context"] == told["context"]
+    assert json.loads(run(*arguments)[1])["evidence"]["context"] == told["evidence"]["context"]
     more = write_rows(tmp_path / "more.jsonl", [{"id": "new", "title": "News", "text": QUESTION}])
     told = json.loads(run(*arguments, "--docs", more)[1])
-    assert f"[News] {QUESTION}" in told["context"]
-    assert f"[News] {QUESTION}" in json.loads(run(*arguments)[1])["context"]
+    assert f"[News] {QUESTION}" in told["evidence"]["context"]
+    assert f"[News] {QUESTION}" in json.loads(run(*arguments)[1])["evidence"]["context"]
     status, _, errors = run("ask", QUESTION, "--method", "ks-q", "--sentence-index", tmp_path / "none")
     assert status == 2
     assert "there is no sentence index at" in errors
@@ -262,7 +275,7 @@ def test_eval_compares_a_method_with_itself_under_other_settings(questions: Path
     status, output, _ = run("eval", *methods, "--data", questions, "--limit", 2)
     assert status == 0
     lines = output.splitlines()
-    assert [line.split()[0] for line in lines[2:6]] == list(methods)
+    assert [line.split()[0] for line in lines if line.split() and line.split()[0] in methods][:4] == list(methods)
     # Of four methods each is compared with the first one; of few, all with all.
     assert sum(line.startswith("dense:top=1 - ") for line in lines) == 3
     assert not any(line.startswith("rag - ") for line in lines)
@@ -346,19 +359,18 @@ def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run,
 
 def test_ask_uses_the_documents_nearest_to_the_question(docs: Path, run: Run) -> None:
     _, output, _ = run("ask", QUESTION, "--docs", docs, "--method", "rag", "--retrieve", 1, "--json")
-    assert [document["title"] for document in json.loads(output)["documents"]] == ["Orrin Head"]
+    assert [source["title"] for source in json.loads(output)["evidence"]["sources"]] == ["Orrin Head"]
 
 
-def test_ask_reads_from_a_graph_and_says_what_it_lacks(docs: Path, run: Run, tmp_path: Path) -> None:
+def test_ask_reads_from_a_graph(docs: Path, run: Run, tmp_path: Path) -> None:
     some = write_rows(tmp_path / "some.jsonl", ROWS[1:])
     graph = tmp_path / "graph"
     assert run("kg", "build", "--docs", some, "--out", graph)[0] == 0
     for arguments in (("--kg", graph), ("--kg", graph, "--docs", some)):
-        told = json.loads(run("ask", QUESTION, *arguments, "--json")[1])
-        check_answer(told, method="trace")
-        assert told["usage"]["triples"]["calls"] == 0
-        assert all(triple["relation"] for chain in told["chains"] for triple in chain["triples"])
-    refused(run("ask", QUESTION, "--kg", graph, "--docs", docs), str(graph), "1 of the 3 documents", "'Pellisk Ferry'")
+        asked = ("ask", QUESTION, *arguments, "--method", "trace", "--min-confidence", 0, "--json")
+        told = json.loads(run(*asked)[1])
+        assert "triples" not in told["usage"]
+        assert any("triple" in step for chain in told["evidence"]["chains"] for step in chain["steps"])
     assert run("ask", QUESTION, "--kg", graph, "--docs", docs, "--method", "rag")[0] == 0
 
 
@@ -428,9 +440,10 @@ def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, ru
     refused(run("ask", QUESTION), "give --docs FILE|FOLDER or --kg DIR")
     refused(run("ask", QUESTION, "--kg", tmp_path / "none"), str(tmp_path / "none"))
     refused(
-        run("ask", QUESTION, "--docs", docs, "--method", "guess"), "there is no method 'guess'; choose one of trace,"
+        run("ask", QUESTION, "--docs", docs, "--method", "guess"),
+        "there is no method 'guess'; choose one of hops, trace,",
     )
-    refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' is not name=value")
+    refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' of hops is not name=value")
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chains=0"), "`int` >= 1", "chains")
     refused(
         run("ask", QUESTION, "--docs", docs, "--set", "scoring=letters", "--set", "candidates=60"), "letters can tell"
@@ -527,12 +540,11 @@ def check_report(told: dict[str, Any], *, questions: int) -> dict[str, Any]:
         assert 0 <= summary[name] <= 1
     for name in ("precision", "recall", "f1", "error_rate"):
         assert 0 <= summary[f"supporting_{name}"]["mean"] <= 1
-    for name in ("context_tokens", "calls", "prompt_tokens", "evaluated_tokens", "seconds"):
+    for name in ("context_tokens", "seconds"):
         assert summary[name]["total"] > 0
         assert summary[name]["median"] > 0
     assert summary["generated_tokens"]["total"] == 0, "spans are chosen, not written"
-    assert 0 < summary["evaluated_share"] <= 1.1
-    assert summary["seconds_by_stage"].keys() == summary["usage_by_stage"].keys()
+    assert summary["usage_by_stage"].keys() <= summary["seconds_by_stage"].keys()
     assert summary["seconds_by_stage"]["read"] > 0
     return summary
 
@@ -726,11 +738,11 @@ def test_a_killed_evaluation_goes_on_without_asking_a_question_twice(questions: 
 @pytest.mark.models
 @pytest.mark.usefixtures("tiny_models")
 def test_the_tiny_models_answer_on_the_command_line(docs: Path) -> None:
-    result = finish("ask", QUESTION, "--docs", docs, *FEW, "--context", "1024", "--json")
+    few = ("--method", "trace", *FEW, "--min-confidence", "0")
+    result = finish("ask", QUESTION, "--docs", docs, *few, "--context", "1024", "--json")
     assert (result.returncode, remarks(result)) == (0, [])
     told = json.loads(result.stdout)
     check_answer(told, method="trace")
-    assert told["chains"]
     assert told["usage"]["select"]["evaluated_tokens"] > 0
 
 
@@ -760,8 +772,8 @@ def test_the_tiny_model_is_evaluated_in_two_goes(questions: Path, tmp_path: Path
     check_report(json.loads(first.stdout), questions=1)
     second = finish(*arguments, "--limit", "2", "--resume")
     assert (second.returncode, remarks(second)) == (0, [])
-    # Of the second question every candidate is scored once, and nothing of the first again.
-    assert 2 < check_report(json.loads(second.stdout), questions=2)["calls"]["total"] <= 2 * MOST_CANDIDATES
+    # Spans are read without a call.
+    assert check_report(json.loads(second.stdout), questions=2)["calls"]["total"] == 0
 
 
 @needs_engine

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from pytrace.cli import program
 from pytrace.engine.loading import Engine
 from pytrace.errors import DeviceUnavailableError, InputError, ModelError, ModelFileError
-from pytrace.methods.abilities import UNABLE
+from pytrace.methods.abilities import CAPABLE, UNABLE
 from pytrace.methods.catalog import make_method
 from pytrace.methods.ranking import rank_by_cross_encoder
 from pytrace.models.encoders.cross_encoder import CrossEncoder, OnnxCrossEncoder
@@ -529,7 +529,7 @@ def test_scores_of_another_shape_or_none_at_all_are_refused() -> None:
 
 def test_the_reader_sees_the_documents_that_the_cross_encoder_puts_first() -> None:
     reader, model = ScriptedModel(["noon"]), Shared()
-    made = make_method("cross-encoder:top=1", reader, HashEncoder, UNABLE, [], cross_encoder=lambda: model)
+    made = make_method("cross-encoder:top=1", reader, HashEncoder, CAPABLE, [], cross_encoder=lambda: model)
     first, second = made.answer(["When leaves the ferry?", "What is baked?"], [[BAKERY, FERRY], [BAKERY, FERRY]])
     assert (first.method, first.evidence.document_ids) == ("cross-encoder:top=1", ("ferry",))
     assert second.evidence.document_ids == ("bakery",)
@@ -560,7 +560,7 @@ def test_the_command_line_ranks_with_the_model_of_its_option(tmp_path: Path, mon
     assert result.exit_code == 0, result.output
     best = max(rows, key=lambda row: logits("red house", f"{row['title']}. {row['text']}")[0])
     told = json.loads(result.stdout)
-    assert [one["title"] for one in told["documents"] if one["read"]] == [best["title"]]
+    assert [one["title"] for one in told["evidence"]["sources"] if one.get("read")] == [best["title"]]
     # Without the option, and with one that names no model, one sentence says what to do.
     for more, said in (
         ([], "give --cross-encoder"),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytrace.reader.grammar import _openings, _texts
 
 from pytrace.documents import read_documents
 from pytrace.documents.passages import Block, Extracted, cut_passages
@@ -248,13 +247,6 @@ def test_sentences_as_units_have_their_headings_in_front(passages: list[Document
     found = {one.text: one for one in candidates(QUESTION, evidence.context)}
     (place,) = answer_places(found["ferry-ws"].spans, evidence, [passage])
     assert (place.sentence, place.cut(passage)[1]) == (-1, "ferry-ws")
-
-
-def test_a_beam_of_words_takes_code_whole() -> None:
-    sentences = read_entries(["[T] Use `ferry GET /x` or `a.b` now."])
-    assert _openings(sentences)[2:] == ["T", "Use", "ferry GET /x", "or", "a.b", "now"]
-    texts = set(_texts(sentences, ["ferry GET /x", "or", "Use"]))
-    assert {"ferry GET /x", "`ferry GET /x` or `a.b`", "or `a.b`", "Use `ferry GET /x`"} <= texts
 
 
 @pytest.mark.parametrize("text", ["`ferry.Limits`", "`--http2`", "`pool.timeout=5.0`", "`GET /path`"])

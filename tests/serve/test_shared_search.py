@@ -92,7 +92,9 @@ def test_an_answer_is_composed_over_the_index_that_it_was_given(engine: Engine, 
     with SharedSearch(engine) as search:
         shared = search.over(corpus)
         (result,) = engine.run(
-            [Request(question="Where is Tema?", method="rag")], shared, on_event=lambda stage, *_: events.append(stage)
+            [Request(question="Where is Tema?", method="rag", min_confidence=0.0)],
+            shared,
+            on_event=lambda stage, *_: events.append(stage),
         )
     assert events == ["search", "evidence", "answer"]
     assert result.answer
