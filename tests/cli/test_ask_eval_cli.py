@@ -444,9 +444,10 @@ def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, ru
         "there is no method 'guess'; choose one of hops, trace,",
     )
     refused(run("ask", QUESTION, "--docs", docs, "--set", "chain=3"), "'chain=3' of hops is not name=value")
-    refused(run("ask", QUESTION, "--docs", docs, "--set", "chains=0"), "`int` >= 1", "chains")
+    refused(run("ask", QUESTION, "--docs", docs, "--set", "passages=0"), "`int` >= 1", "passages")
     refused(
-        run("ask", QUESTION, "--docs", docs, "--set", "scoring=letters", "--set", "candidates=60"), "letters can tell"
+        run("ask", QUESTION, "--docs", docs, "--method", "trace", "--set", "scoring=letters", "--set", "candidates=60"),
+        "letters can tell",
     )
     refused(run("ask", QUESTION, "--docs", docs, "--retrieve", "0"), "0 is not in the range")
     refused(run("eval", "--data", docs), "no METHOD was named", "--system MODULE:CALLABLE")

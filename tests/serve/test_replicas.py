@@ -129,10 +129,10 @@ def test_answers_come_whole_and_by_stages(service: ServiceProcess) -> None:
 @pytest.mark.models
 def test_who_leaves_does_not_keep_a_replica_busy(service: ServiceProcess) -> None:
     connection = connected(service)
-    body = json.dumps({"question": QUESTION, "method": "trace", "stream": True})
+    body = json.dumps({"question": QUESTION, "method": "cot-sc", "stream": True})
     connection.request("POST", "/v1/ask", body, {"x-request-id": "leaving", "content-type": "application/json"})
     response = connection.getresponse()
-    assert response.readline() == b"event: seeds\n"
+    assert response.readline() == b"event: search\n"
     response.close()
     connection.close()
 
@@ -204,7 +204,7 @@ def test_a_document_added_is_found_through_both(service: ServiceProcess) -> None
 
     def everywhere() -> bool:
         answers = by_replica(service, "/v1/search", asked).values()
-        return all(answer["passages"][0]["document"] == "quark" for answer in answers)
+        return all(answer["evidence"]["sources"][0]["document"] == "quark" for answer in answers)
 
     assert until(everywhere)
     print("found through both after", round(time.monotonic() - added, 1), "s")
