@@ -17,7 +17,7 @@ from pytrace.engine.knowledge import KnowledgeOptions
 from pytrace.engine.loading import Engine
 from pytrace.engine.running import DEFAULT_METHOD, Resources
 from pytrace.errors import InputError
-from pytrace.results import Request
+from pytrace.results import Check, Request
 
 if TYPE_CHECKING:
     from pytrace.documents import ReadReport
@@ -148,6 +148,12 @@ class Ask(Command):
             results = self.models.run(
                 requests, corpus, resources=resources, on_event=lambda stage, *_: status(_STAGES.get(stage, ""))
             )
+        for result in results:
+            if self.certify and not result.abstained and result.check == Check():
+                raise InputError(
+                    f"there is nothing to certify the answer of {result.method} by: it has no triples, and claims nothing compared with "
+                    "its documents; give --facts KG"
+                )
 
         def show_text() -> None:
             for number, result in enumerate(results):
@@ -191,7 +197,12 @@ class Ask(Command):
         from pytrace.engine.inputs import read_corpus
 
         local = not self._judged_by_texts() and not self.models.asks_servers
-        at_first = self.models.preload if local else lambda: None
+
+        def at_first() -> None:
+            if local:
+                # The default method asks no language model, or loads it when it does.
+                self.models.preload(language_model=method.name != DEFAULT_METHOD)
+
         if self.index is not None:
             corpus = Corpus.open(self.index)
             at_first()

@@ -99,10 +99,10 @@ class Engine:
 
         return self.known_abilities or MeasuredAbilities(self.llm, lambda: self.model, reader=self.reader_llm)
 
-    def preload(self) -> None:
-        """Load the encoder and the model that reads answers in the background, while the caller reads documents.
+    def preload(self, *, language_model: bool = True) -> None:
+        """Load the encoder, and the language model that reads answers, in the background while the caller reads documents.
 
-        What cannot be loaded is told where it is first used.
+        A model that cannot be loaded is reported when it is first used.
         """
         reader = self.model if self.reader is None else self.reader
 
@@ -111,7 +111,7 @@ class Engine:
                 get()
 
         # No daemons: native code must not run on while the process takes itself apart.
-        for get in (lambda: self.encoder, lambda: reader.context_tokens):
+        for get in (lambda: self.encoder, *((lambda: reader.context_tokens,) if language_model else ())):
             threading.Thread(target=load, args=(get,), name="loading models").start()
 
     @functools.cached_property

@@ -232,7 +232,7 @@ def test_ask_certifies_thoughts_by_a_given_graph(run, monkeypatch):
     )
     arguments = ("ask", "What is spoken on Corfu?", "--method", "cot", "--certify")
     found = told(run, *arguments, "--facts", "kg.tsv")
-    assert [(one["id"], one["kind"]) for one in found["certificates"]] == [("thoughts", "faithful")]
+    assert [(one["id"], one["kind"]) for one in found["check"]["certificates"]] == [("thoughts", "faithful")]
     status, out, _ = run(*arguments, "--facts", "kg.tsv")
     assert (status, "faithful: all 2 steps are facts" in out) == (0, True)
     status, _, err = run(*arguments)
@@ -246,12 +246,12 @@ def test_ask_certifies_thoughts_by_texts(run, monkeypatch):
     )
     arguments = ("ask", "What is spoken on Corfu?", "--method", "cot", "--certify", "--docs", "corfu.jsonl")
     found = told(run, *arguments)
-    assert [(claim["text"], claim["label"]) for claim in found["claims"]] == [
+    assert [(claim["text"], claim["label"]) for claim in found["check"]["claims"]] == [
         ("Corfu is an island of Italy.", "contradicted"),
         ("Italian is spoken on Corfu.", "not there"),
     ]
-    assert found["claims"][0]["evidence"][0]["text"] == "Corfu is an island of Greece."
-    assert found["certificates"] == []
+    assert found["check"]["claims"][0]["evidence"][0]["text"] == "Corfu is an island of Greece."
+    assert "certificates" not in found["check"]
     status, out, _ = run(*arguments)
     assert (status, "  - Corfu is an island of Italy." in out) == (0, True)
 
@@ -275,7 +275,7 @@ def test_ask_judges_claims_by_texts_without_a_language_model(run, monkeypatch):
     status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--set", "samples=2")
     assert (status, "the claim is judged by texts" in err) == (2, True)
     Path("claims.txt").write_text("Corfu is an island of Greece.\nCorfu is not green.\n")
-    both = told(run, "ask", "--claim", "--questions", "claims.txt", "--docs", "corfu.jsonl")["answers"]
+    both = told(run, "ask", "--claim", "--questions", "claims.txt", "--docs", "corfu.jsonl")["results"]
     assert [one["answer"] for one in both] == ["SUPPORTS", "REFUTES"]
     status, _, err = run("ask", "Corfu is green.", "--claim", "--checker", "lm")
     assert (status, "--checker decides about claims beside texts" in err) == (2, True)
@@ -296,10 +296,16 @@ def test_chains_of_documents_are_certified_by_their_own_graph(capfd, tiny_models
     # The tiny model's chains are made of sentences, which need no graph; what is answered is checked against the document.
     assert common.run(program, [*arguments, "--threads", "1"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert found["certificates"] == []
-    assert [claim["evidence"][0]["text"] for claim in found["claims"]] == ["Corfu is an island of Greece."]
-    assert common.run(program, [*arguments, "--set", "unit=triple", "--threads", "1"]) == 0
-    found = json.loads(capfd.readouterr().out)
+    assert "certificates" not in found["check"]
+    assert [claim["evidence"][0]["text"] for claim in found["check"]["claims"]] == ["Corfu is an island of Greece."]
+    assert (
+        common.run(
+            program,
+            [*arguments, "--method", "trace", "--set", "unit=triple", "--min-confidence", "0", "--threads", "1"],
+        )
+        == 0
+    )
+    found = json.loads(capfd.readouterr().out)["check"]
     assert [one["id"] for one in found["certificates"]] == [
         f"chain {n}" for n in range(1, len(found["certificates"]) + 1)
     ]

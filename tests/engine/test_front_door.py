@@ -112,7 +112,7 @@ def test_models_are_loaded_once_while_something_else_is_done(monkeypatch: pytest
     assert begun.wait(10)
     threading.Timer(0.05, may_go_on.set).start()  # who asks meanwhile waits
     assert engine.encoder.dimension == HashEncoder().dimension
-    assert engine.ask(QUESTION, DOCUMENTS, method="rag", min_confidence=0.0).answer == "Accra"
+    assert engine.ask(QUESTION, DOCUMENTS, method="rag:reading=free").answer == "Accra"
     assert sorted(loaded) == ["encoder", "model"]
 
 

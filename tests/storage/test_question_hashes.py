@@ -151,11 +151,14 @@ class TestShippedLists:
         folders = [of(f"open/{name}/questions.jsonl") for name in ("hotpotqa-train", "musique-train", "2wiki")]
         adversarial = of("multihop/advhotpot10-dev.jsonl")
         several = set().union(*folders)
-        assert span_weights.learned_questions() == several | adversarial
+        # The answer extractor learned from training questions alone.
+        spans = span_weights.learned_questions()
+        assert spans is not None
+        assert not spans & (several | adversarial)
         hops = hop_weights.learned_questions()
         assert hops is not None
         assert several | of("open/cranfield/questions.jsonl") <= hops
         assert hops - several - of("open/cranfield/questions.jsonl") <= claims("wice")
         assert claim_weights.learned_claims() == claims("wice") | claims("fever-symmetric")
         unseen = of("multihop/ircot-hotpotqa.jsonl") | of("multihop/2wiki-sample.jsonl")
-        assert not unseen & (hops | several | adversarial)
+        assert not unseen & (hops | several | adversarial | spans)
