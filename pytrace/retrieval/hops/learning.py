@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import InputError, MissingDependencyError
 from pytrace.retrieval.hops.features import FEATURES, Floats, Pairs
-from pytrace.retrieval.hops.weights import Weights, softmax
+from pytrace.retrieval.hops.weights import Weights, softmax, sureness
 
 
 class KnownQuestion(NamedTuple):
@@ -115,7 +115,7 @@ def learn(
 def _length(vector: Floats, several: Sequence[Floats], single: Sequence[Floats]) -> tuple[float, float]:
     """Learn how sure the best pair is where questions take several passages, and where they take one (logistic)."""
     kinds = [(features, 1.0) for features in several] + [(features, 0.0) for features in single]
-    surest = np.log([softmax(features @ vector).max() for features, _ in kinds if len(features)])
+    surest = np.log([sureness(features @ vector) for features, _ in kinds if len(features)])
     hops = np.array([kind for features, kind in kinds if len(features)])
     # Both kinds count alike, however many there are of each.
     counts = np.where(hops > 0, 0.5 / max(hops.sum(), 1), 0.5 / max((1 - hops).sum(), 1))

@@ -25,6 +25,7 @@ OWN_WEIGHTS = "weights.json"
 """In an index's directory: the weights that were learned for it."""
 
 _SHIPPED = Path(__file__).with_name("weights.json")
+_FEW = 100
 
 
 class Scored(NamedTuple):
@@ -86,11 +87,12 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         by_seed = softmax(self.seed_sharpness * seed_scores)
         if not len(features):
             return Scored(np.empty(0), by_seed, by_seed, 0.0)
-        pairs = softmax(features @ self.vector())
+        pair_scores = features @ self.vector()
+        pairs = softmax(pair_scores)
         count = len(seed_scores)
         in_pairs = np.bincount(firsts, pairs, count) + np.bincount(seconds, pairs, count)
         # The logistic function, which overflows nowhere in this form.
-        hops = 0.5 + 0.5 * math.tanh(self.sharpness * math.log(float(pairs.max()) / self.surest) / 2)
+        hops = 0.5 + 0.5 * math.tanh(self.sharpness * math.log(sureness(pair_scores) / self.surest) / 2)
         passages = hops * in_pairs / 2 + (1 - hops) * by_seed
         leaving = self.onward * hops * passages
         leads = np.bincount(firsts, pairs, count)
@@ -135,6 +137,16 @@ def learned_questions(directory: Path | None = None) -> frozenset[str] | None:
 def _checksum(weights: Weights) -> str:
     content = msgspec.json.encode(msgspec.structs.replace(weights, checksum=""), order="deterministic")
     return f"{zlib.crc32(content):08x}"
+
+
+def sureness(scores: Floats) -> float:
+    """Return how far the best pair stands out by the scores of all: its share of at least 100.
+
+    Those that are missing count as the mean of the others: the best of a few pairs would be sure without any merit of its own.
+    """
+    spread = np.exp(scores - scores.max())
+    missing = max(_FEW - len(scores), 0)
+    return float(1 / (spread.sum() + missing * np.exp(scores.mean() - scores.max())))
 
 
 def softmax(scores: Floats) -> Floats:
