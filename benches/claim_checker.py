@@ -112,7 +112,10 @@ def measure(rows: Sequence[Row]) -> Floats:
         claim = tokens(row.claim)
         chosen = text.choose(claim)
         title = text.title(chosen[0]) if chosen else ()
-        measured.append(compare(claim, [text.sentence(number) for number in chosen], title).features)
+        english = not chosen or text.is_english(chosen[0])
+        measured.append(
+            compare(claim, [text.sentence(number) for number in chosen], title, english=english).features
+        )
     return np.array(measured)
 
 

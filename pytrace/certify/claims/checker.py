@@ -26,6 +26,9 @@ from pytrace.records import Document
 ClaimLabel = Literal["supported", "contradicted", "not there"]
 """What a text says of a claim."""
 
+MIN_SUPPORTED = 0.8
+"""The probability from which a claim is supported. One whose predicate no sentence states stays below it."""
+
 # What keeps log-odds finite.
 _LEAST = 1e-4
 # What the log-odds of a model that was trained to judge beside the words count, and theirs the rest: it has learned from fewer claims. Of
@@ -198,11 +201,17 @@ class ClaimChecker:
             chosen.append(text.choose(claim, near))
             near += chosen[-1][:1]
         compared = [
-            compare(claim, [text.sentence(row) for row in found], _titles(text, found))
+            compare(
+                claim,
+                [text.sentence(row) for row in found],
+                _titles(text, found),
+                english=not found or text.is_english(found[0]),
+            )
             for claim, found in zip(read, chosen, strict=True)
         ]
         features = np.array([each.features for each in compared])
-        supported = self._weights.supported.probabilities(features)
+        stated = np.array([each.statement == "stated" for each in compared])
+        supported = self._weights.supported.probabilities(features) * np.where(stated, 1.0, MIN_SUPPORTED)
         contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
         checked = [
             _checked(claim, subject, each, [rows[row] for row in found], float(yes), float(no))
@@ -264,7 +273,9 @@ def _checked(
 
 
 def _label(supported: float, contradicted: float) -> ClaimLabel:
-    return "supported" if supported >= 0.5 else "contradicted" if contradicted >= (1 - supported) / 2 else "not there"
+    if supported >= MIN_SUPPORTED:
+        return "supported"
+    return "contradicted" if contradicted >= (1 - supported) / 2 else "not there"
 
 
 def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> list[CheckedClaim]:
@@ -359,6 +370,10 @@ def _reason(claim: str, label: ClaimLabel, compared: Compared, any_evidence: boo
         )
         if value[name] > 0.3
     ][:1]
+    if not why and compared.statement == "other roles":
+        why.append("the evidence says it of something else")
+    elif not why and compared.statement == "not stated":
+        why.append("the evidence does not state its predicate")
     if missing:
         why.append(f"the evidence lacks {missing}")
-    return "; ".join(why) or "its words stand in another order"
+    return "; ".join(why) or "its words are there, but may say something else"
