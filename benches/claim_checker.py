@@ -111,11 +111,9 @@ def measure(rows: Sequence[Row]) -> Floats:
         text = TextTokens(row.evidence, [row.title] * len(row.evidence))
         claim = tokens(row.claim)
         chosen = text.choose(claim)
-        title = text.title(chosen[0]) if chosen else ()
+        sentences, titles = [text.sentence(number) for number in chosen], [text.title(number) for number in chosen]
         english = not chosen or text.is_english(chosen[0])
-        measured.append(
-            compare(claim, [text.sentence(number) for number in chosen], title, english=english).features
-        )
+        measured.append(compare(claim, sentences, titles, english=english).features)
     return np.array(measured)
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from pytrace.certify.claims.claim_writing import ClaimWriter
 from pytrace.certify.claims.entailment import EntailmentModel, checked_judgements
 from pytrace.certify.claims.features import FEATURES, Compared, compare
+from pytrace.certify.claims.predicates import is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
-from pytrace.certify.claims.text_tokens import TextTokens
-from pytrace.certify.claims.tokens import Token, tokens
+from pytrace.certify.claims.text_tokens import TextTokens, key_of
+from pytrace.certify.claims.tokens import tokens
 from pytrace.certify.claims.weights import ClaimWeights
 from pytrace.documents.phrases import is_pronoun
 from pytrace.reader.response_places import blanked
@@ -157,7 +158,10 @@ class ClaimChecker:
             found[one.response].append(
                 msgspec.structs.replace(claim, text=text, start=one.start, end=one.end, written=one.written)
             )
-        return [CheckedResponse(response, tuple(claims)) for response, claims in zip(responses, found, strict=True)]
+        return [
+            CheckedResponse(response, tuple(_with_repeated(claims)))
+            for response, claims in zip(responses, found, strict=True)
+        ]
 
     def check_claims(self, claims: Sequence[str], documents: Sequence[Document]) -> list[CheckedClaim]:
         """Check claims, each by itself, against the same documents.
@@ -204,7 +208,7 @@ class ClaimChecker:
             compare(
                 claim,
                 [text.sentence(row) for row in found],
-                _titles(text, found),
+                [text.title(row) for row in found],
                 english=not found or text.is_english(found[0]),
             )
             for claim, found in zip(read, chosen, strict=True)
@@ -246,11 +250,6 @@ class _Row(NamedTuple):
     number: int
 
 
-def _titles(text: TextTokens, chosen: Sequence[int]) -> list[Token]:
-    titles = {id(title): title for title in map(text.title, chosen)}
-    return [token for title in titles.values() for token in title]
-
-
 def _checked(
     claim: str, subject: str, compared: Compared, rows: Sequence[_Row], supported: float, contradicted: float
 ) -> CheckedClaim:
@@ -272,10 +271,34 @@ def _checked(
     )
 
 
+def _with_repeated(claims: Sequence[CheckedClaim]) -> Iterator[CheckedClaim]:
+    """Support a name or number that stands alone, if another claim of its response has it and is supported."""
+    stated = [
+        (claim, {key_of(token) for token in tokens(f"{claim.subject} {claim.text}")})
+        for claim in claims
+        if claim.label == "supported"
+    ]
+    for claim in claims:
+        read = tokens(claim.text)
+        content = {key_of(token) for token in read if token.is_content}
+        repeated = next((other for other, keys in stated if content <= keys), None)
+        if claim.label == "supported" or repeated is None or not is_bare(read):
+            yield claim
+        else:
+            yield msgspec.structs.replace(
+                claim,
+                label="supported",
+                supported=repeated.supported,
+                contradicted=repeated.contradicted,
+                evidence=repeated.evidence,
+                reason=f"a supported claim says it: {repeated.text}",
+            )
+
+
 def _label(supported: float, contradicted: float) -> ClaimLabel:
     if supported >= MIN_SUPPORTED:
         return "supported"
-    return "contradicted" if contradicted >= (1 - supported) / 2 else "not there"
+    return "contradicted" if contradicted >= max(supported, (1 - supported) / 2) else "not there"
 
 
 def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> list[CheckedClaim]:

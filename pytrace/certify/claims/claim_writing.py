@@ -101,7 +101,11 @@ def _facts(written: str, sentence: str, subject: str) -> list[str]:
     # A model that follows no example writes of a house where the sentence has a boat; and what it leaves out would go unchecked.
     english = detect_language(sentence) == "en"
     added = any(not _has(known, token, english=english) for token in said)
-    lost = any(not _has(said, token, english=english) for token in read if token.kind in ("name", "number", "month", "negation"))
+    lost = any(
+        not _has(said, token, english=english)
+        for token in read
+        if token.kind in ("name", "number", "month", "negation")
+    )
     bare = any(not any(token.is_content for token in tokens(fact)) for fact in facts)
     return [] if added or lost or bare else facts
 

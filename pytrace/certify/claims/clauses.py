@@ -16,18 +16,92 @@ _WORDS = function_words()
 _BE = frozenset(("is", "are", "was", "were", "be", "been", "being", "am"))
 _AUXILIARIES = _WORDS["auxiliaries"]
 _LINKING = _BE | frozenset(("has", "have", "had", "became", "become", "becomes"))
-_BEFORE_BASE = frozenset("do does did can could will would shall should may might must to they we i you".split())
-_DETERMINERS = frozenset("a an the his her its their our my your this these those every each no some any".split())
+_BEFORE_BASE = frozenset(
+    [
+        "do",
+        "does",
+        "did",
+        "can",
+        "could",
+        "will",
+        "would",
+        "shall",
+        "should",
+        "may",
+        "might",
+        "must",
+        "to",
+        "they",
+        "we",
+        "i",
+        "you",
+    ]
+)
+_DETERMINERS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "his",
+        "her",
+        "its",
+        "their",
+        "our",
+        "my",
+        "your",
+        "this",
+        "these",
+        "those",
+        "every",
+        "each",
+        "no",
+        "some",
+        "any",
+    ]
+)
 _PREPOSITIONS = _WORDS["prepositions"] - {"to"}
-_PRONOUNS = frozenset("he she it they we i you him them us me who whom".split())
-_RELATIVES = frozenset(("who", "whom", "which", "that"))
+_PRONOUNS = frozenset(["he", "she", "it", "they", "we", "i", "you", "him", "them", "us", "me", "who", "whom"])
+RELATIVES = frozenset(("who", "whom", "which", "that"))
 # A clause after one of these is not a main clause.
-_SUBORDINATORS = _RELATIVES | frozenset(
-    "whose where when while after before because although though since until if as".split()
+_SUBORDINATORS = RELATIVES | frozenset(
+    [
+        "whose",
+        "where",
+        "when",
+        "while",
+        "after",
+        "before",
+        "because",
+        "although",
+        "though",
+        "since",
+        "until",
+        "if",
+        "as",
+    ]
 )
 _JOINING = frozenset(("and", "or", "but", "then"))
-_ADVERBS = frozenset("also never ever later first then still once often soon already just always now again only not".split())
-_MAX_WORDS = 250
+_ADVERBS = frozenset(
+    [
+        "also",
+        "never",
+        "ever",
+        "later",
+        "first",
+        "then",
+        "still",
+        "once",
+        "often",
+        "soon",
+        "already",
+        "just",
+        "always",
+        "now",
+        "again",
+        "only",
+        "not",
+    ]
+)
 _MAX_AGENT_DISTANCE = 10  # words between a passive verb and "by"
 # Marks between which a phrase ends; quotation marks, slashes and the like are part of it.
 _BREAKS = frozenset(",;:.!?()[]–—|")
@@ -36,7 +110,7 @@ _BREAKS = frozenset(",;:.!?()[]–—|")
 class Clause(NamedTuple):
     """A verb of a sentence with who does it (`agent`) and to whom it is done (`patient`).
 
-    A phrase is None if the sentence does not have it, and empty if a pronoun is in its place. Of "the ship sank" and "the ship, sold in
+    Of a form of "be" or "have", the patient is what the agent is or has. A phrase is None if the sentence does not have it, and empty if a pronoun is in its place. Of "the ship sank" and "the ship, sold in
     1902", the ship is the agent: the words alone do not tell the two apart.
     """
 
@@ -59,14 +133,13 @@ class Clauses:
     Parameters
     ----------
     words
-        The words of the sentence, in their order; of a very long one, the first are read.
+        The words of the sentence, in their order.
     known
         Numbers of words that are verbs elsewhere, and so are verbs here where they may be.
     """
 
     def __init__(self, words: Sequence[Token], known: Container[int] = ()) -> None:
         self._known = known
-        words = words[:_MAX_WORDS]
         self._words = words
         self._forms = [word.form for word in words]
         self._breaks = [word.mark in _BREAKS and word.mark != "" for word in words]
@@ -74,7 +147,9 @@ class Clauses:
     @cached_property
     def verbs(self) -> list[int]:
         """The numbers of the words that are verbs with a meaning of their own, in their order."""
-        certain = [self.is_certain(at) or (at in self._known and self._may_be_verb(at)) for at in range(len(self._words))]
+        certain = [
+            self.is_certain(at) or (at in self._known and self._may_be_verb(at)) for at in range(len(self._words))
+        ]
         found: list[int] = []
         for at, verb in enumerate(certain):
             if verb or self._is_third_person(at, certain, found):
@@ -118,13 +193,15 @@ class Clauses:
         if not self._may_be_verb(at):
             return False
         if word.form.endswith("ing"):
-            return len(word.form) > 5 and (before in _BE or self._breaks[at] or (at > 0 and self._words[at - 1].is_content))
+            return len(word.form) > 5 and (
+                before in _BE or self._breaks[at] or (at > 0 and self._words[at - 1].is_content)
+            )
         if word.form in IRREGULAR_FORMS and word.form in IRREGULAR_VERBS:
             return True
         if len(word.form) > 4 and word.form.endswith("ed"):
             return True
         return (before in _BEFORE_BASE and not self._is_adverb(at)) or (
-            word.form in IRREGULAR_VERBS and before in _BE | _PRONOUNS | _RELATIVES
+            word.form in IRREGULAR_VERBS and before in _BE | _PRONOUNS | RELATIVES
         )
 
     def _is_third_person(self, at: int, certain: Sequence[bool], found: Sequence[int]) -> bool:
@@ -135,9 +212,9 @@ class Clauses:
             return False
         previous = self._words[at - 1]
         noun = previous.is_content and previous.kind != "number" and before not in _PREPOSITIONS
-        if not (noun or before in _PRONOUNS | _RELATIVES or before in _ADVERBS):
+        if not (noun or before in _PRONOUNS | RELATIVES or before in _ADVERBS):
             return False
-        if before in _RELATIVES and after and after not in _AUXILIARIES and not certain[at + 1]:
+        if before in RELATIVES and after and after not in _AUXILIARIES and not certain[at + 1]:
             return True
         around = self._around(at)
         return not any(certain[other] or other in found or self._forms[other] in _AUXILIARIES for other in around)
@@ -166,7 +243,7 @@ class Clauses:
         subject = self._subject(left, earlier)
         form = self._forms[verb]
         if form in _LINKING:
-            return Clause(verb, subject.phrase, None, False, subject.is_main)
+            return Clause(verb, subject.phrase, self._object(verb), False, subject.is_main)
         is_participle = form.endswith(("ed", "en")) or form in IRREGULAR_VERBS
         by = self._agent_word(verb) if is_participle else None
         bare = group.isdisjoint(_AUXILIARIES)
@@ -227,7 +304,7 @@ class Clauses:
         if left < 0:
             return _Subject(None)
         form = self._forms[left]
-        if form in _RELATIVES:
+        if form in RELATIVES:
             return _Subject(self._antecedent(left), is_main=False)
         if form in _JOINING:
             shared = next((clause for at, clause in reversed(earlier.items()) if at < left), None)
@@ -239,7 +316,19 @@ class Clauses:
         if form in _PRONOUNS:
             return self._of_phrase((), left)
         phrase, start = self._whole_phrase_before(left)
+        described, earlier_start = self._before_insertion(left)
+        if described:
+            return self._of_phrase((*described, *(at for at in phrase if at > described[-1])), earlier_start)
         return self._of_phrase(phrase, start) if phrase else _Subject(None)
+
+    def _before_insertion(self, end: int) -> tuple[Phrase, int]:
+        """Return the phrase before an insertion between commas that ends with a word, and where it begins: "Rook, a pilot, sailed"."""
+        if end + 1 >= len(self._words) or self._words[end + 1].mark != ",":
+            return (), 0
+        opening = max((at for at in range(1, end + 1) if self._words[at].mark == ","), default=0)
+        if not opening or any(self._forms[at] in _SUBORDINATORS or at in self._verb_set for at in range(opening, end)):
+            return (), 0
+        return self._whole_phrase_before(opening - 1)
 
     def _of_phrase(self, phrase: Phrase, start: int) -> _Subject:
         """Return the subject that a phrase is, or that the clause is about whose last words it is."""
@@ -250,7 +339,7 @@ class Clauses:
             # "The founder of the company that owns the ferry was born": the phrase is the object of the clause between.
             found = self._before_relative(before)
             return found if found.phrase else _Subject(phrase)
-        if before >= 0 and self._forms[before] in _RELATIVES:
+        if before >= 0 and self._forms[before] in RELATIVES:
             return _Subject(phrase, False, self._antecedent(before))
         if not phrase and before == start - 1 and before >= 0 and not self._breaks[start]:
             relative, begins = self._phrase_before(before)
@@ -260,11 +349,11 @@ class Clauses:
 
     def _before_relative(self, at: int) -> _Subject:
         """Return what the last relative pronoun before a word stands for, as the subject of a main clause."""
-        relative = max((other for other in range(at) if self._forms[other] in _RELATIVES), default=None)
+        relative = max((other for other in range(at) if self._forms[other] in RELATIVES), default=None)
         return _Subject(None if relative is None else self._antecedent(relative))
 
     def _whole_phrase_before(self, end: int) -> tuple[Phrase, int]:
-        """Return the head of the phrase that ends with a word, with what an apposition between commas is about, and where it begins."""
+        """Return the head of the phrase that ends with a word, without brackets and prepositions after it, and where it begins."""
         if end + 1 < len(self._words) and self._words[end + 1].mark == ")":
             opening = max((at for at in range(1, end + 1) if self._words[at].mark == "("), default=end + 1)
             end = opening - 1
@@ -275,10 +364,6 @@ class Clauses:
             if not before:
                 break
             phrase, start = before, earlier
-        if end + 1 < len(self._words) and self._breaks[end + 1] and self._breaks[start] and start > 0:
-            before, earlier = self._phrase_before(start - 1)
-            if before:
-                return (*before, *phrase), earlier
         return phrase, start
 
     def _antecedent(self, relative: int) -> Phrase | None:
@@ -318,26 +403,34 @@ class Clauses:
 
     def _phrase_after(self, start: int) -> Phrase | None:
         """Return the head of the phrase, or of the list of names, that begins with a word; None where there is none."""
+        heads: Phrase = ()
         taken: list[int] = []
         at = start
         while at < len(self._words) and at not in self._verb_set:
             form = self._forms[at]
-            if at > start and self._breaks[at] and not self._goes_on_list(at):
-                break
-            if form in _PRONOUNS and not taken:
+            if at > start and self._breaks[at]:
+                if not self._goes_on(at, taken):
+                    break
+                heads, taken = (*heads, *self._head(taken)), []
+            if form in _PRONOUNS and at == start:
                 return ()
             if self._words[at].is_content and form not in _PREPOSITIONS:
                 taken.append(at)
             elif form not in _DETERMINERS and (form not in ("of", "and", "s") or not taken):
                 break
             at += 1
-        if not taken and at > start:
+        if not taken and not heads and at > start:
             return ()  # "bought her in 1902"
-        return self._head(taken) or None
+        return (*heads, *self._head(taken)) or None
 
-    def _goes_on_list(self, at: int) -> bool:
-        names = self._words[at - 1].kind == "name" and (self._words[at].kind == "name" or self._forms[at] == "and")
-        return names and self._words[at].mark == ","
+    def _goes_on(self, at: int, taken: Sequence[int]) -> bool:
+        """Say whether a comma is part of a phrase: of a list of names, or before the name of what is described, as in "a ship, the Tern"."""
+        if self._words[at].mark != ",":
+            return False
+        if any(self._words[of].kind == "name" for of in taken):
+            return self._words[at - 1].kind == "name" and (self._words[at].kind == "name" or self._forms[at] == "and")
+        named = at + (self._forms[at] in _DETERMINERS)
+        return named < len(self._words) and self._words[named].kind == "name"
 
     def _head(self, taken: Sequence[int]) -> Phrase:
         """Return the words of a phrase without its owner and without what follows its "of"."""

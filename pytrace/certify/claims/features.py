@@ -71,13 +71,14 @@ class Compared(NamedTuple):
 def compare(
     claim: Sequence[Token],
     evidence: Sequence[Sequence[Token]],
-    titles: Sequence[Token] = (),
+    titles: Sequence[Sequence[Token]] = (),
     *,
     english: bool = True,
 ) -> Compared:
-    """Measure a claim against sentences, the best first, and the titles that they stand under."""
+    """Measure a claim against sentences, the best first, and the titles that each of them stands under."""
     body = [token for sentence in evidence for token in sentence]
-    text = [*body, *titles]
+    headings = [token for title in {id(title): title for title in titles}.values() for token in title]
+    text = [*body, *headings]
     places, shares, used = _align(claim, text, len(body), english=english)
     content = [row for row, token in enumerate(claim) if token.is_content]
     missing = [row for row in content if shares[row] == 0]
@@ -137,9 +138,9 @@ def compare(
         ),
         "exactly_other": min(others, 2) * best_rest**4 * _close([best_places[row] for row in content]),
         "unsaid": lacking["word"] / max(1, sum(claim[row].kind == "word" for row in content)),
-        "another_title": bool(titles)
+        "another_title": bool(headings)
         and lacking["name"] > 0
-        and {token.form for token in claim}.isdisjoint(token.form for token in titles),
+        and {token.form for token in claim}.isdisjoint(token.form for token in headings),
         "length": math.log((len(claim) + 1) / (len(text) + 1)),
     }
     features = np.array([float(values[name]) for name in FEATURES])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from pytrace.certify.claims.clauses import Clause, Clauses, Phrase
+from pytrace.certify.claims.clauses import RELATIVES, Clause, Clauses, Phrase
 from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token
 from pytrace.certify.claims.word_forms import lemma
@@ -15,16 +16,23 @@ Statement = Literal["stated", "other roles", "not stated"]
 """What evidence has of a claim's predicate: it, it with other words in its roles, or neither."""
 
 Key = str | float
-_MIN_SHARE = 0.5  # of a phrase's names that another must have to name the same
+_MAX_WORDS = 250  # of a sentence; what is longer is a table
+
+
+def _key(word: Token) -> Key:
+    key = key_of(word)
+    return lemma(key) if isinstance(key, str) else key
 
 
 class _Sentence:
     """A sentence with what its words are compared by, and its clauses."""
 
-    def __init__(self, words: Sequence[Token]) -> None:
-        self.words = words
-        self.keys: list[Key] = [lemma(key) if isinstance(key := key_of(word), str) else key for word in words]
+    def __init__(self, words: Sequence[Token], title: Sequence[Token] = ()) -> None:
+        self.words = words = words[:_MAX_WORDS]
+        self.keys = [_key(word) for word in words]
         self.has = frozenset(key for word, key in zip(words, self.keys, strict=True) if word.is_content)
+        self.title = [_key(word) for word in title]
+        self.known = self.has.union(self.title)
         reading = Clauses(words)
         self.certain_verbs = frozenset(key for at, key in enumerate(self.keys) if reading.is_certain(at))
         self.known_verbs = self.certain_verbs
@@ -38,13 +46,22 @@ class _Sentence:
         """Return whether one of the verbs is this."""
         return any(self.keys[at] == key for at in self.clauses.verbs)
 
+    def keys_of(self, phrase: Phrase) -> list[Key]:
+        """Return the keys of a phrase's words."""
+        return [self.keys[at] for at in phrase]
+
+    def is_described(self, phrase: Phrase) -> bool:
+        """Return whether a phrase goes on with "of" or a relative pronoun, which tell what it names."""
+        following = self.words[phrase[-1] + 1 : phrase[-1] + 3]
+        return any(word.form in RELATIVES | {"of", "whose", "about"} for word in following)
+
     def names(self, phrase: Phrase) -> list[Key]:
         """Return the keys of a phrase's names and numbers."""
         return [self.keys[at] for at in phrase if self.words[at].kind in ("name", "number", "month")]
 
 
 def find_statement(
-    claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles: Sequence[Token] = ()
+    claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles: Sequence[Sequence[Token]] = ()
 ) -> Statement:
     """Find the predicate of an English claim in sentences, with the claim's subject in the same role.
 
@@ -53,7 +70,7 @@ def find_statement(
     claim, evidence
         The words of a claim and of sentences.
     titles
-        Those of the titles of the sentences' documents: what a pronoun or "the company" may stand for.
+        For each sentence those of its document's title: what a pronoun or "the company" may stand for.
 
     Examples
     --------
@@ -63,8 +80,7 @@ def find_statement(
     ['stated', 'other roles']
     """
     said, answer = _parts(claim)
-    read = [_Sentence(sentence) for sentence in evidence]
-    title = _Sentence(titles).has
+    read = [_Sentence(*each) for each in itertools.zip_longest(evidence, titles, fillvalue=())]
     for sentence in (said, *read):
         sentence.known_verbs = frozenset().union(*(other.certain_verbs for other in (said, *read)))
     clauses = [
@@ -77,16 +93,16 @@ def find_statement(
         or not any(said.keys[at] in sentence.has for sentence in read)
     ]
     main = next((clause for clause in clauses if clause.is_main), clauses[0] if clauses else None)
-    with_answer = [sentence for sentence in read if answer <= sentence.has | title]
+    with_answer = [sentence for sentence in read if answer <= sentence.known]
     if main is None:
-        return "stated" if _names_together(said, with_answer, title) else "not stated"
+        return "stated" if _names_together(said, with_answer) else "not stated"
     if main.verb in said.clauses.links:
         found: Statement = "not stated"
-        if any(_says_of_subject(said, main, sentence, title) for sentence in with_answer):
+        if any(_says_of_subject(said, main, sentence) for sentence in with_answer):
             found = "stated"
     else:
-        found = _find_verb(said, main, with_answer, title)
-    others = [_find_verb(said, clause, read, title, named_only=True) for clause in clauses if clause is not main]
+        found = _find_verb(said, main, with_answer, read)
+    others = [_find_verb(said, clause, read, read, named_only=True) for clause in clauses if clause is not main]
     return "other roles" if found == "stated" and "other roles" in others else found
 
 
@@ -99,34 +115,45 @@ def _parts(claim: Sequence[Token]) -> tuple[_Sentence, frozenset[Key]]:
     return _Sentence(claim[:colon]), answer.has
 
 
-def _names_together(said: _Sentence, read: Iterable[_Sentence], title: frozenset[Key]) -> bool:
-    """Say whether a sentence has a word of a claim without a verb, and another name, number or word of it."""
+def is_bare(claim: Sequence[Token]) -> bool:
+    """Say whether a claim names something and says nothing of it, as "Skarra Light" and "1763" do."""
+    content = [word for word in claim if word.is_content]
+    said = len(content) > 1 and any(word.kind == "word" for word in content)
+    return not said and not Clauses(claim).clauses
+
+
+def _names_together(said: _Sentence, read: Iterable[_Sentence]) -> bool:
+    """Say whether a sentence has a word of a claim without a verb, and what else it names."""
     words = {key for word, key in zip(said.words, said.keys, strict=True) if word.kind == "word"}
-    least = min(len(said.has), 2)
-    return any(words & sentence.has and len(said.has & (sentence.has | title)) >= least for sentence in read)
+    return any(words & sentence.has and len(said.has & sentence.known) > 1 for sentence in read)
 
 
-def _says_of_subject(said: _Sentence, clause: Clause, sentence: _Sentence, title: frozenset[Key]) -> bool:
+def _says_of_subject(said: _Sentence, clause: Clause, sentence: _Sentence) -> bool:
     """Say whether a sentence has what a claim says that its subject is or has."""
-    end = next((at for at in said.clauses.verbs if at > clause.verb), len(said.words))
-    complement = [at for at in range(clause.verb + 1, end) if said.words[at].is_content]
-    words = [at for at in complement if said.words[at].kind == "word"] or complement
-    shared = sum(said.keys[at] in sentence.has for at in words)
-    if not shared or 2 * shared < len(words):
+    complement = clause.patient or [at for at in range(clause.verb + 1, len(said.words)) if said.words[at].is_content]
+    if not _are_among([said.keys[at] for at in complement], sentence.has):
         return False
-    if not clause.agent:
-        return True
-    wanted = said.names(clause.agent) or [said.keys[at] for at in clause.agent]
-    return sum(key in sentence.has or key in title for key in wanted) >= _MIN_SHARE * len(wanted)
+    return not clause.agent or _are_among(said.names(clause.agent) or said.keys_of(clause.agent), sentence.known)
+
+
+def _are_among(wanted: Sequence[Key], keys: Collection[Key]) -> bool:
+    """Say whether two thirds of a phrase are among other words, or half with its last word: "Rook" stands for "Tobias Rook"."""
+    shared = sum(key in keys for key in wanted)
+    return bool(wanted) and (3 * shared >= 2 * len(wanted) or (2 * shared >= len(wanted) and wanted[-1] in keys))
 
 
 def _find_verb(
-    said: _Sentence, clause: Clause, read: Iterable[_Sentence], title: frozenset[Key], *, named_only: bool = False
+    said: _Sentence,
+    clause: Clause,
+    read: Iterable[_Sentence],
+    evidence: Sequence[_Sentence],
+    *,
+    named_only: bool = False,
 ) -> Statement:
-    """Find the verb of a claim's clause with the same agent and patient; `named_only`: of these, names alone are compared."""
+    """Find the verb of a claim's clause in sentences with the same agent and patient; `named_only`: of these, names alone are compared."""
     found: Statement = "not stated"
     for sentence in read:
-        same = _SamePhrase(said, sentence, title, named_only)
+        same = _SamePhrase(said, sentence, evidence, named_only)
         for at in sentence.clauses.verbs:
             if sentence.keys[at] == said.keys[clause.verb]:
                 if _same_roles(clause, sentence.clauses.clauses[at], same):
@@ -147,26 +174,36 @@ def _same_roles(claim: Clause, found: Clause, same: _SamePhrase) -> bool:
 
 
 class _SamePhrase(NamedTuple):
-    """Says whether a phrase of a claim and one of a sentence may name the same; a pronoun and "the company" may stand for a title."""
+    """Says whether a phrase of a claim and one of a sentence may name the same.
+
+    A pronoun and "the company" may stand for a title. "The company that owns the ferry" may be any name that the evidence does not hold
+    apart from a company.
+    """
 
     said: _Sentence
     sentence: _Sentence
-    title: frozenset[Key]
+    evidence: Sequence[_Sentence]
     named_only: bool
 
     def __call__(self, first: Phrase | None, second: Phrase | None) -> bool:
-        names = self.said.names(first or ())
-        if self.named_only and not (names and self.sentence.names(second or ())):
+        names, theirs = self.said.names(first or ()), self.sentence.names(second or ())
+        if self.named_only and not (names and theirs):
             return True
         if second is None:
             return not first
         if not first or not second:
             return True
-        theirs = {self.sentence.keys[at] for at in second}
-        wanted = names or [self.said.keys[at] for at in first]
-        if sum(key in theirs for key in wanted) >= _MIN_SHARE * len(wanted) or (not names and wanted[-1] in theirs):
+        wanted, keys = names or self.said.keys_of(first), self.sentence.keys_of(second)
+        if _are_among(wanted, keys) or (names and theirs and {*theirs} < {*names} and names[-1] in theirs):
             return True
-        if self.sentence.names(second):
-            return False
+        if not names and wanted[-1] in keys:
+            return True
+        if theirs:
+            return not names and self.said.is_described(first) and self._may_be_called(wanted[-1], theirs)
         # "The company", whatever it is called.
-        return not self.title or sum(key in self.title for key in wanted) >= _MIN_SHARE * len(wanted)
+        return not self.sentence.title or _are_among(wanted, self.sentence.title)
+
+    def _may_be_called(self, noun: Key, names: Sequence[Key]) -> bool:
+        """Say whether no sentence has a noun, or one has it with these names."""
+        having = [sentence for sentence in self.evidence if noun in sentence.known]
+        return not having or any(_are_among(names, sentence.known) for sentence in having)

@@ -247,4 +247,3 @@ def _token_stems(token: Token) -> set[str]:
 def key_of(token: Token) -> str | float:
     """Return what a word is known by: its form, or the value of a number."""
     return token.form if token.value is None else token.value
-
