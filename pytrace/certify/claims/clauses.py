@@ -307,7 +307,7 @@ class Clauses:
         if form in RELATIVES:
             return _Subject(self._antecedent(left), is_main=False)
         if form in _JOINING:
-            shared = next((clause for at, clause in reversed(earlier.items()) if at < left), None)
+            shared = next((clause for at, clause in reversed([*earlier.items()]) if at < left), None)
             if shared is None:
                 return _Subject(None)
             return _Subject(shared.patient if shared.is_passive else shared.agent, shared.is_main)

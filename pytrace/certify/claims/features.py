@@ -16,7 +16,7 @@ from pytrace.certify.claims.replaced import another_number, exactly_replaced
 from pytrace.certify.claims.roles import GAP, NEAR, turned_round
 from pytrace.certify.claims.text_tokens import OTHER_FORM, key_of
 from pytrace.certify.claims.tokens import EXCLUSIVES, OPPOSITES, REFUSALS, WEIGHTS, Token
-from pytrace.certify.claims.word_forms import are_one_word, form_key
+from pytrace.certify.claims.word_forms import are_one_word, form_prefix
 
 FEATURES = (
     "coverage",  # of the content words' weight, what the evidence has
@@ -160,7 +160,7 @@ def _align(
             key = key_of(token)
             where[key].append(place)
             if isinstance(key, str):
-                forms[form_key(key, english=english)].add(key)
+                forms[form_prefix(key, english=english)].add(key)
     places: list[int | None] = [None] * len(claim)
     shares = [0.0] * len(claim)
     used: set[int] = set()
@@ -174,7 +174,7 @@ def _align(
             # Sorted, so that the order of a set never shows.
             found = sorted(
                 place
-                for form in forms.get(form_key(key, english=english), ())
+                for form in forms.get(form_prefix(key, english=english), ())
                 if are_one_word(form, key, english=english)
                 for place in where[form]
             )

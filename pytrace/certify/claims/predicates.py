@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from pytrace.certify.claims.clauses import RELATIVES, Clause, Clauses, Phrase
 from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token
-from pytrace.certify.claims.word_forms import lemma
+from pytrace.certify.claims.word_forms import form_prefix, lemma
 
 Statement = Literal["stated", "other roles", "not stated"]
 """What evidence has of a claim's predicate: it, it with other words in its roles, or neither."""
@@ -19,23 +19,28 @@ Key = str | float
 _MAX_WORDS = 250  # of a sentence; what is longer is a table
 
 
-def _key(word: Token) -> Key:
-    key = key_of(word)
-    return lemma(key) if isinstance(key, str) else key
-
-
 class _Sentence:
     """A sentence with what its words are compared by, and its clauses."""
 
-    def __init__(self, words: Sequence[Token], title: Sequence[Token] = ()) -> None:
+    def __init__(self, words: Sequence[Token], title: Sequence[Token] = (), claim: _Sentence | None = None) -> None:
         self.words = words = words[:_MAX_WORDS]
-        self.keys = [_key(word) for word in words]
+        # Of evidence, only words that begin as one of the claim's are stemmed: no other can be a form of one.
+        own: frozenset[str] = frozenset(form_prefix(word.form, english=True) for word in words)
+        self.prefixes: frozenset[str] = own if claim is None else claim.prefixes
+        self.keys = [self._key(word) for word in words]
         self.has = frozenset(key for word, key in zip(words, self.keys, strict=True) if word.is_content)
-        self.title = [_key(word) for word in title]
+        self.title = [self._key(word) for word in title]
         self.known = self.has.union(self.title)
         reading = Clauses(words)
-        self.certain_verbs = frozenset(key for at, key in enumerate(self.keys) if reading.is_certain(at))
+        wanted = self.has if claim is None else claim.has
+        self.certain_verbs = frozenset(
+            key for at, key in enumerate(self.keys) if key in wanted and reading.is_certain(at)
+        )
         self.known_verbs = self.certain_verbs
+
+    def _key(self, word: Token) -> Key:
+        form = key_of(word)
+        return lemma(form) if isinstance(form, str) and form_prefix(form, english=True) in self.prefixes else form
 
     @cached_property
     def clauses(self) -> Clauses:
@@ -44,7 +49,7 @@ class _Sentence:
 
     def has_verb(self, key: Key) -> bool:
         """Return whether one of the verbs is this."""
-        return any(self.keys[at] == key for at in self.clauses.verbs)
+        return key in self.has and any(self.keys[at] == key for at in self.clauses.verbs)
 
     def keys_of(self, phrase: Phrase) -> list[Key]:
         """Return the keys of a phrase's words."""
@@ -80,7 +85,7 @@ def find_statement(
     ['stated', 'other roles']
     """
     said, answer = _parts(claim)
-    read = [_Sentence(*each) for each in itertools.zip_longest(evidence, titles, fillvalue=())]
+    read = [_Sentence(*each, said) for each in itertools.zip_longest(evidence, titles, fillvalue=())]
     for sentence in (said, *read):
         sentence.known_verbs = frozenset().union(*(other.certain_verbs for other in (said, *read)))
     clauses = [
@@ -112,7 +117,9 @@ def _parts(claim: Sequence[Token]) -> tuple[_Sentence, frozenset[Key]]:
     answer = _Sentence(claim[colon:])
     if answer.clauses.clauses:
         return _Sentence(claim), frozenset()
-    return _Sentence(claim[:colon]), answer.has
+    said = _Sentence(claim[:colon])
+    said.prefixes |= answer.prefixes
+    return said, answer.has
 
 
 def is_bare(claim: Sequence[Token]) -> bool:
@@ -153,6 +160,8 @@ def _find_verb(
     """Find the verb of a claim's clause in sentences with the same agent and patient; `named_only`: of these, names alone are compared."""
     found: Statement = "not stated"
     for sentence in read:
+        if said.keys[clause.verb] not in sentence.has:
+            continue
         same = _SamePhrase(said, sentence, evidence, named_only)
         for at in sentence.clauses.verbs:
             if sentence.keys[at] == said.keys[clause.verb]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from pytrace.certify.claims.tokens import IRREGULAR_FORMS, NUMBERS, WEIGHTS, Token, tokens, without_accents
-from pytrace.certify.claims.word_forms import PREFIX, are_one_word, form_key
+from pytrace.certify.claims.word_forms import PREFIX, are_one_word, form_prefix
 from pytrace.documents.languages import detect_language
 
 OTHER_FORM = 0.9
@@ -199,7 +199,7 @@ class _Words:
         self._forms: dict[str, list[str]] = defaultdict(list)
         for key in self._keys:
             if isinstance(key, str):
-                self._forms[form_key(key, english=english)].append(key)
+                self._forms[form_prefix(key, english=english)].append(key)
 
     def shares(self, keys: Sequence[str | float]) -> list[float]:
         """Return how much of each word is among them: 1, less in another form, 0 if it is not."""
@@ -208,7 +208,7 @@ class _Words:
     def _has_form(self, key: str | float) -> bool:
         english = self._is_english
         return isinstance(key, str) and any(
-            are_one_word(form, key, english=english) for form in self._forms.get(form_key(key, english=english), ())
+            are_one_word(form, key, english=english) for form in self._forms.get(form_prefix(key, english=english), ())
         )
 
 

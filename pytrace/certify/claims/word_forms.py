@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import lru_cache
 
@@ -11,7 +10,8 @@ from snowballstemmer.english_stemmer import EnglishStemmer
 from pytrace.certify.claims.tokens import IRREGULAR_FORMS
 
 PREFIX = 4
-"""Length of the prefix that all regular forms of a word share."""
+"""Length of the prefix that the forms of a word share in languages without a stemmer here."""
+_ENGLISH_PREFIX = 2  # of "go" and "goes"
 # In other languages than English two words are forms of one if they share this part of the longer word, and few letters follow.
 _MIN_SHARED, _MAX_ENDING = 0.55, 4
 # Endings that leave a word the same part of speech: of plurals, tenses and participles.
@@ -37,16 +37,16 @@ def lemma(word: str) -> str:
     word = IRREGULAR_FORMS.get(word, word)
     # Made for each word, since a stemmer has a state that threads would share.
     stem = EnglishStemmer().stemWord(word)
-    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(word, stem, strict=False)))
+    shared = _shared_letters(word, stem)
     ending = word[shared:]
     ending = _INFLECTION.sub("", f"{ending[:-1]}i" if ending.endswith("y") else ending)
     # Spelling alone: "city" of "citi", "modelled" of "model", "hoped" of "hope", "dying" of "die".
     return stem if ending in ("", "i", "d", "y", stem[-1:]) else f"{stem}+{ending}"
 
 
-def form_key(word: str, *, english: bool) -> str:
-    """Return what all forms of a word share: its lemma, or its first letters in other languages than English."""
-    return lemma(word) if english else word[:PREFIX]
+def form_prefix(word: str, *, english: bool) -> str:
+    """Return letters that all forms of a word share, by which candidates for `are_one_word` are found without stemming every word."""
+    return IRREGULAR_FORMS.get(word, word)[:_ENGLISH_PREFIX] if english else word[:PREFIX]
 
 
 def are_one_word(first: str, second: str, *, english: bool) -> bool:
@@ -57,8 +57,14 @@ def are_one_word(first: str, second: str, *, english: bool) -> bool:
     >>> are_one_word("founded", "foundry", english=True), are_one_word("Kirche", "Kirchen", english=False)
     (False, True)
     """
+    shared = _shared_letters(first, second)
     if english:
-        return lemma(first) == lemma(second)
+        # "Studied" and "studying" share all but three letters of the shorter; stemming others would only take time.
+        likely = shared >= min(len(first), len(second)) - 3
+        return (likely or not IRREGULAR_FORMS.keys().isdisjoint((first, second))) and lemma(first) == lemma(second)
     longest = max(len(first), len(second))
-    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
     return shared >= max(PREFIX, _MIN_SHARED * longest) and longest - shared <= _MAX_ENDING
+
+
+def _shared_letters(first: str, second: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
