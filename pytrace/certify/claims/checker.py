@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytrace.certify.claims.claim_writing import ClaimWriter
 from pytrace.certify.claims.entailment import EntailmentModel, checked_judgements
-from pytrace.certify.claims.features import FEATURES, Compared, compare
+from pytrace.certify.claims.features import FEATURES, Compared, Floats, compare
 from pytrace.certify.claims.predicates import is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
 from pytrace.certify.claims.text_tokens import TextTokens, key_of
@@ -215,7 +216,7 @@ class ClaimChecker:
         ]
         features = np.array([each.features for each in compared])
         stated = np.array([each.statement == "stated" for each in compared])
-        supported = self._weights.supported.probabilities(features) * np.where(stated, 1.0, MIN_SUPPORTED)
+        supported = limited(self._weights.supported.probabilities(features), stated)
         contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
         checked = [
             _checked(claim, subject, each, [rows[row] for row in found], float(yes), float(no))
@@ -269,6 +270,11 @@ def _checked(
         reason=_reason(claim, label, compared, bool(rows)),
         subject=subject,
     )
+
+
+def limited(probabilities: Floats, stated: NDArray[np.bool_]) -> Floats:
+    """Return the probabilities of claims, those whose predicate is not stated in proportion below `MIN_SUPPORTED`."""
+    return np.where(stated, probabilities, MIN_SUPPORTED * probabilities)
 
 
 def _with_repeated(claims: Sequence[CheckedClaim]) -> Iterator[CheckedClaim]:

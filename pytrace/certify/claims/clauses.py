@@ -198,7 +198,7 @@ class Clauses:
             )
         if word.form in IRREGULAR_FORMS and word.form in IRREGULAR_VERBS:
             return True
-        if len(word.form) > 4 and word.form.endswith("ed"):
+        if word.form.endswith("ed") and len(word.form) > 4 + word.form.endswith("eed"):  # not "speed"
             return True
         return (before in _BEFORE_BASE and not self._is_adverb(at)) or (
             word.form in IRREGULAR_VERBS and before in _BE | _PRONOUNS | RELATIVES
@@ -318,7 +318,7 @@ class Clauses:
         phrase, start = self._whole_phrase_before(left)
         described, earlier_start = self._before_insertion(left)
         if described:
-            return self._of_phrase((*described, *(at for at in phrase if at > described[-1])), earlier_start)
+            return self._of_phrase(described, earlier_start)
         return self._of_phrase(phrase, start) if phrase else _Subject(None)
 
     def _before_insertion(self, end: int) -> tuple[Phrase, int]:

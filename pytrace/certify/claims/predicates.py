@@ -16,6 +16,7 @@ Statement = Literal["stated", "other roles", "not stated"]
 """What evidence has of a claim's predicate: it, it with other words in its roles, or neither."""
 
 Key = str | float
+_MAX_LABEL = 2  # words
 _MAX_WORDS = 250  # of a sentence; what is longer is a table
 
 
@@ -112,11 +113,15 @@ def find_statement(
 
 
 def _parts(claim: Sequence[Token]) -> tuple[_Sentence, frozenset[Key]]:
-    """Return a claim up to its last colon, and what must be said together with it: what follows the colon without a verb."""
+    """Return a claim up to its last colon, and what must be said together with it: what follows the colon without a verb.
+
+    A short label before a colon and a clause is left out.
+    """
     colon = max((at for at, word in enumerate(claim) if at and word.mark == ":"), default=len(claim))
     answer = _Sentence(claim[colon:])
     if answer.clauses.clauses:
-        return _Sentence(claim), frozenset()
+        # "Reason: it was sold", where "Dam and Lake: A History" is part of a name.
+        return (answer if colon <= _MAX_LABEL else _Sentence(claim)), frozenset()
     said = _Sentence(claim[:colon])
     said.prefixes |= answer.prefixes
     return said, answer.has

@@ -67,4 +67,6 @@ def are_one_word(first: str, second: str, *, english: bool) -> bool:
 
 
 def _shared_letters(first: str, second: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
