@@ -401,7 +401,7 @@ def _reason(claim: str, label: ClaimLabel, compared: Compared, any_evidence: boo
     ][:1]
     if not why and compared.statement == "other roles":
         why.append("the evidence says it of something else")
-    elif not why and compared.statement == "not stated":
+    elif not why and not missing and compared.statement == "not stated":
         why.append("the evidence does not state its predicate")
     if missing:
         why.append(f"the evidence lacks {missing}")
