@@ -78,7 +78,9 @@ def test_words_of_another_part_of_speech_or_meaning_are_not_one(words):
 def test_other_languages_are_compared_by_their_first_letters():
     assert are_one_word("kirche", "kirchen", english=False)
     assert are_one_word("fondee", "fonde", english=False)
-    church = Document("k", "Kirche", ("Die Kirche wurde im Jahr 1802 von den Mönchen der Stadt aus rotem Stein gebaut.",))
+    church = Document(
+        "k", "Kirche", ("Die Kirche wurde im Jahr 1802 von den Mönchen der Stadt aus rotem Stein gebaut.",)
+    )
     assert check("Die Kirche wurde im Jahr 1802 von den Mönchen aus rotem Steine gebaut.", church).label == "supported"
 
 
@@ -191,9 +193,7 @@ def roles(sentence: str) -> list[tuple[str, str | None, str | None]]:
     def text(phrase):
         return None if phrase is None else " ".join(words[at].form for at in phrase)
 
-    return [
-        (words[at].form, text(clause.agent), text(clause.patient)) for at, clause in Clauses(words).clauses.items()
-    ]
+    return [(words[at].form, text(clause.agent), text(clause.patient)) for at, clause in Clauses(words).clauses.items()]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from pytrace.certify.claims.clauses import RELATIVES, Clause, Clauses, Phrase
 from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token
-from pytrace.certify.claims.word_forms import form_prefix, lemma
+from pytrace.certify.claims.word_forms import are_one_word, form_prefix
 
 Statement = Literal["stated", "other roles", "not stated"]
 """What evidence has of a claim's predicate: it, it with other words in its roles, or neither."""
@@ -20,17 +21,42 @@ _MAX_LABEL = 2  # words
 _MAX_WORDS = 250  # of a sentence; what is longer is a table
 
 
+class _Keys:
+    """What words are compared by: the first word of a claim that they are forms of, or they themselves."""
+
+    def __init__(self) -> None:
+        self._by_prefix: dict[str, list[str]] = defaultdict(list)
+
+    def of_claim(self, word: Token) -> Key:
+        """Return the key of a claim's word, which others may be forms of."""
+        key = self.of(word)
+        if isinstance(key, str) and key not in self._by_prefix[form_prefix(key, english=True)]:
+            self._by_prefix[form_prefix(key, english=True)].append(key)
+        return key
+
+    def of(self, word: Token) -> Key:
+        """Return the key of a word of the evidence."""
+        form = key_of(word)
+        if not isinstance(form, str):
+            return form
+        known = self._by_prefix.get(form_prefix(form, english=True), ())
+        return form if form in known else next((one for one in known if are_one_word(one, form, english=True)), form)
+
+
 class _Sentence:
     """A sentence with what its words are compared by, and its clauses."""
 
-    def __init__(self, words: Sequence[Token], title: Sequence[Token] = (), claim: _Sentence | None = None) -> None:
+    def __init__(
+        self,
+        words: Sequence[Token],
+        title: Sequence[Token],
+        key: Callable[[Token], Key],
+        claim: _Sentence | None = None,
+    ) -> None:
         self.words = words = words[:_MAX_WORDS]
-        # Of evidence, only words that begin as one of the claim's are stemmed: no other can be a form of one.
-        own: frozenset[str] = frozenset(form_prefix(word.form, english=True) for word in words)
-        self.prefixes: frozenset[str] = own if claim is None else claim.prefixes
-        self.keys = [self._key(word) for word in words]
+        self.keys = [key(word) for word in words]
         self.has = frozenset(key for word, key in zip(words, self.keys, strict=True) if word.is_content)
-        self.title = [self._key(word) for word in title]
+        self.title = [key(word) for word in title]
         self.known = self.has.union(self.title)
         reading = Clauses(words)
         wanted = self.has if claim is None else claim.has
@@ -38,10 +64,6 @@ class _Sentence:
             key for at, key in enumerate(self.keys) if key in wanted and reading.is_certain(at)
         )
         self.known_verbs = self.certain_verbs
-
-    def _key(self, word: Token) -> Key:
-        form = key_of(word)
-        return lemma(form) if isinstance(form, str) and form_prefix(form, english=True) in self.prefixes else form
 
     @cached_property
     def clauses(self) -> Clauses:
@@ -85,8 +107,9 @@ def find_statement(
     >>> [find_statement(tokens(f"{name} founded the foundry."), evidence) for name in ("Matthias Garrow", "Prince Osric")]
     ['stated', 'other roles']
     """
-    said, answer = _parts(claim)
-    read = [_Sentence(*each, said) for each in itertools.zip_longest(evidence, titles, fillvalue=())]
+    keys = _Keys()
+    said, answer = _parts(claim, keys)
+    read = [_Sentence(*each, keys.of, said) for each in itertools.zip_longest(evidence, titles, fillvalue=())]
     for sentence in (said, *read):
         sentence.known_verbs = frozenset().union(*(other.certain_verbs for other in (said, *read)))
     clauses = [
@@ -112,19 +135,17 @@ def find_statement(
     return "other roles" if found == "stated" and "other roles" in others else found
 
 
-def _parts(claim: Sequence[Token]) -> tuple[_Sentence, frozenset[Key]]:
+def _parts(claim: Sequence[Token], keys: _Keys) -> tuple[_Sentence, frozenset[Key]]:
     """Return a claim up to its last colon, and what must be said together with it: what follows the colon without a verb.
 
     A short label before a colon and a clause is left out.
     """
     colon = max((at for at, word in enumerate(claim) if at and word.mark == ":"), default=len(claim))
-    answer = _Sentence(claim[colon:])
-    if answer.clauses.clauses:
-        # "Reason: it was sold", where "Dam and Lake: A History" is part of a name.
-        return (answer if colon <= _MAX_LABEL else _Sentence(claim)), frozenset()
-    said = _Sentence(claim[:colon])
-    said.prefixes |= answer.prefixes
-    return said, answer.has
+    before, after = _Sentence(claim[:colon], (), keys.of_claim), _Sentence(claim[colon:], (), keys.of_claim)
+    if not after.clauses.clauses:
+        return before, after.has
+    # "Reason: it was sold", where "Dam and Lake: A History" is part of a name.
+    return (after if colon <= _MAX_LABEL else _Sentence(claim, (), keys.of_claim)), frozenset()
 
 
 def is_bare(claim: Sequence[Token]) -> bool:

@@ -196,20 +196,23 @@ class _Words:
     def __init__(self, words: Iterable[Token], *, english: bool) -> None:
         self._keys = {key_of(token) for token in words}
         self._is_english = english
-        self._forms: dict[str, list[str]] = defaultdict(list)
-        for key in self._keys:
-            if isinstance(key, str):
-                self._forms[form_prefix(key, english=english)].append(key)
+        self._forms: dict[str, list[str]] = {}  # by their first letters, once a word is looked for that is not among them
 
     def shares(self, keys: Sequence[str | float]) -> list[float]:
         """Return how much of each word is among them: 1, less in another form, 0 if it is not."""
-        return [1.0 if key in self._keys else OTHER_FORM if self._has_form(key) else 0.0 for key in keys]
+        own = self._keys
+        return [
+            1.0 if key in own else OTHER_FORM if isinstance(key, str) and self._has_form(key) else 0.0 for key in keys
+        ]
 
-    def _has_form(self, key: str | float) -> bool:
+    def _has_form(self, key: str) -> bool:
         english = self._is_english
-        return isinstance(key, str) and any(
-            are_one_word(form, key, english=english) for form in self._forms.get(form_prefix(key, english=english), ())
-        )
+        if not self._forms:
+            for own in self._keys:
+                if isinstance(own, str):
+                    self._forms.setdefault(form_prefix(own, english=english), []).append(own)
+        found = self._forms.get(form_prefix(key, english=english))
+        return found is not None and any(are_one_word(form, key, english=english) for form in found)
 
 
 def _pronoun(read: Sequence[Token]) -> int | None:

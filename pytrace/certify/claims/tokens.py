@@ -124,7 +124,12 @@ def tokens(text: str) -> list[Token]:
             token = before._replace(form=f"{before.form} {form}", value=value, end=end)
         else:
             token = Token(
-                form, kind or _kind(form, written, value, opens=opens), value, start, end, between.strip()[:1]
+                form,
+                kind or _kind(form, written, value, opens=opens),
+                value,
+                start,
+                end,
+                "" if between == " " else between.strip()[:1],
             )
         read.append(token)
         if token.kind == "name" and opened and between == " " and len(read) > 1:

@@ -17,6 +17,9 @@ _MIN_SHARED, _MAX_ENDING = 0.55, 4
 # Endings that leave a word the same part of speech: of plurals, tenses and participles.
 _INFLECTION = re.compile(r"(?:ings?|ed|es|s|e)$")
 
+# What may follow the letters that two inflected forms share: "ied" and "ying" of "studied" and "studying", "ped" of "stopped" and "stop".
+_ENDING = re.compile(r"\w?(?:ings?|e[ds]?|s|d)?")
+
 
 @lru_cache(maxsize=1 << 17)
 def lemma(word: str) -> str:
@@ -59,9 +62,9 @@ def are_one_word(first: str, second: str, *, english: bool) -> bool:
     """
     shared = _shared_letters(first, second)
     if english:
-        # "Studied" and "studying" share all but three letters of the shorter; stemming others would only take time.
-        likely = shared >= min(len(first), len(second)) - 3
-        return (likely or not IRREGULAR_FORMS.keys().isdisjoint((first, second))) and lemma(first) == lemma(second)
+        # Stemming takes most of the time, so words are stemmed only if such endings, or a listed form, may make them one.
+        likely = _ENDING.fullmatch(first, shared) and _ENDING.fullmatch(second, shared)
+        return bool(likely or first in IRREGULAR_FORMS or second in IRREGULAR_FORMS) and lemma(first) == lemma(second)
     longest = max(len(first), len(second))
     return shared >= max(PREFIX, _MIN_SHARED * longest) and longest - shared <= _MAX_ENDING
 
