@@ -29,7 +29,7 @@ from scipy.optimize import minimize
 from pytrace.certify.claims import CheckedClaim, ClaimChecker
 from pytrace.certify.claims import features as claim_features
 from pytrace.certify.claims.answer_claims import answer_statement
-from pytrace.certify.claims.checker import MIN_SUPPORTED, limited
+from pytrace.certify.claims.checker import MIN_SUPPORTED, REFUSED, limited
 from pytrace.certify.claims.evaluation import auroc, balanced_accuracy, calibration_error, read_labelled
 from pytrace.certify.claims.features import FEATURES, compare
 from pytrace.certify.claims.text_tokens import TextTokens
@@ -118,7 +118,7 @@ def made(data: Path, rng: random.Random, *, most: int) -> list[Row]:
 
 
 def measure(rows: Sequence[Row]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the features of each row ``[n, n_features]``, and whether its evidence states its predicate ``[n]``."""
+    """Return the features of each row ``[n, n_features]``, and whether its predicate is said of something else or missing ``[n]``."""
     measured = []
     for row in rows:
         text = TextTokens(row.evidence, [row.title] * len(row.evidence))
@@ -127,7 +127,7 @@ def measure(rows: Sequence[Row]) -> tuple[Floats, NDArray[np.bool_]]:
         sentences, titles = [text.sentence(number) for number in chosen], [text.title(number) for number in chosen]
         english = not chosen or text.is_english(chosen[0])
         measured.append(compare(claim, sentences, titles, english=english))
-    return np.array([each.features for each in measured]), np.array([each.statement == "stated" for each in measured])
+    return np.array([each.features for each in measured]), np.array([each.statement in REFUSED for each in measured])
 
 
 # How the sign of each weight is bound where the score is that of support; the bias is free.
@@ -187,7 +187,7 @@ class Measured(NamedTuple):
     """The features of a set's claims."""
 
     features: Floats
-    stated: NDArray[np.bool_]
+    refused: NDArray[np.bool_]
     labels: NDArray[np.str_]
     groups: NDArray[np.str_]
     kinds: NDArray[np.str_]
@@ -196,12 +196,12 @@ class Measured(NamedTuple):
     def only(self, rows: NDArray[np.bool_]) -> Measured:
         """Return some of the rows."""
         return Measured(
-            self.features[rows], self.stated[rows], self.labels[rows], self.groups[rows], self.kinds[rows], self.share
+            self.features[rows], self.refused[rows], self.labels[rows], self.groups[rows], self.kinds[rows], self.share
         )
 
     def supported(self, weights: ClaimWeights) -> Floats:
         """Return how likely each claim is supported, as `ClaimChecker` does."""
-        return limited(weights.supported.probabilities(self.features), self.stated)
+        return limited(weights.supported.probabilities(self.features), self.refused)
 
 
 # Made claims are easier than written ones, and of a few kinds: they count less.
@@ -288,7 +288,7 @@ def main() -> None:
     parts: dict[str, Measured] = {}
     for name, rows in sets.items():
         begun = time.perf_counter()
-        features, stated = measure(rows)
+        features, refused = measure(rows)
         took = time.perf_counter() - begun
         sentences = sum(len(row.evidence) for row in rows)
         print(
@@ -296,7 +296,7 @@ def main() -> None:
         )
         parts[name] = Measured(
             features,
-            stated,
+            refused,
             np.array([row.label for row in rows]),
             np.array([row.group for row in rows]),
             np.array([row.kind for row in rows]),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pytrace.certify.claims.claim_writing import ClaimWriter
 from pytrace.certify.claims.entailment import EntailmentModel, checked_judgements
 from pytrace.certify.claims.features import FEATURES, Compared, Floats, compare
-from pytrace.certify.claims.predicates import is_bare
+from pytrace.certify.claims.predicates import Statement, is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
 from pytrace.certify.claims.text_tokens import TextTokens, key_of
 from pytrace.certify.claims.tokens import tokens
@@ -27,7 +27,9 @@ from pytrace.reader.response_places import blanked
 from pytrace.records import Document
 
 MIN_SUPPORTED = 0.8
-"""The probability from which a claim is supported. One whose predicate no sentence states stays below it."""
+"""The probability from which a claim is supported."""
+REFUSED: frozenset[Statement] = frozenset(("other roles", "not stated"))
+"""What keeps a claim below `MIN_SUPPORTED`: its predicate is said of something else, or it has none. Other words for it do not."""
 
 # What keeps log-odds finite.
 _LEAST = 1e-4
@@ -165,8 +167,8 @@ class ClaimChecker:
             for claim, found in zip(read, chosen, strict=True)
         ]
         features = np.array([each.features for each in compared])
-        stated = np.array([each.statement == "stated" for each in compared])
-        supported = limited(self._weights.supported.probabilities(features), stated)
+        refused = np.array([each.statement in REFUSED for each in compared])
+        supported = limited(self._weights.supported.probabilities(features), refused)
         contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
         checked = [
             _checked(claim, subject, each, [rows[row] for row in found], float(yes), float(no))
@@ -222,9 +224,9 @@ def _checked(
     )
 
 
-def limited(probabilities: Floats, stated: NDArray[np.bool_]) -> Floats:
-    """Return the probabilities of claims, those whose predicate is not stated in proportion below `MIN_SUPPORTED`."""
-    return np.where(stated, probabilities, MIN_SUPPORTED * probabilities)
+def limited(probabilities: Floats, refused: NDArray[np.bool_]) -> Floats:
+    """Return the probabilities of claims, those whose `Statement` is one of `REFUSED` in proportion below `MIN_SUPPORTED`."""
+    return np.where(refused, MIN_SUPPORTED * probabilities, probabilities)
 
 
 def _with_repeated(claims: Sequence[CheckedClaim]) -> Iterator[CheckedClaim]:
@@ -351,7 +353,7 @@ def _reason(claim: str, label: ClaimLabel, compared: Compared, any_evidence: boo
     ][:1]
     if not why and compared.statement == "other roles":
         why.append("the evidence says it of something else")
-    elif not why and not missing and compared.statement == "not stated":
+    elif not why and not missing and compared.statement in ("reworded", "not stated"):
         why.append("the evidence does not state its predicate")
     if missing:
         why.append(f"the evidence lacks {missing}")

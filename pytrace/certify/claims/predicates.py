@@ -13,11 +13,16 @@ from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token
 from pytrace.certify.claims.word_forms import are_one_word, form_prefix
 
-Statement = Literal["stated", "other roles", "not stated"]
-"""What evidence has of a claim's predicate: it, it with other words in its roles, or neither."""
+Statement = Literal["stated", "reworded", "other roles", "not stated"]
+"""What evidence has of a claim's predicate.
+
+"stated": a sentence has it, with the claim's subject in the same role. "reworded": no sentence has it, but one has what it is said of, and may say it
+in other words. "other roles": sentences have it of something else only. "not stated": none of these, or the claim has no predicate.
+"""
 
 Key = str | float
 _MAX_LABEL = 2  # words
+_DESCRIBING = RELATIVES | {"whose", "what", "where"}
 _MAX_WORDS = 250  # of a sentence; what is longer is a table
 
 
@@ -106,6 +111,8 @@ def find_statement(
     >>> evidence = [tokens("The foundry was founded by Matthias Garrow, who had cast bells for Prince Osric.")]
     >>> [find_statement(tokens(f"{name} founded the foundry."), evidence) for name in ("Matthias Garrow", "Prince Osric")]
     ['stated', 'other roles']
+    >>> find_statement(tokens("Matthias Garrow set up the foundry."), evidence)
+    'reworded'
     """
     keys = _Keys()
     said, answer = _parts(claim, keys)
@@ -126,13 +133,30 @@ def find_statement(
     if main is None:
         return "stated" if _names_together(said, with_answer) else "not stated"
     if main.verb in said.clauses.links:
-        found: Statement = "not stated"
-        if any(_says_of_subject(said, main, sentence) for sentence in with_answer):
-            found = "stated"
+        found = _best(_find_complement(said, main, sentence) for sentence in with_answer)
     else:
         found = _find_verb(said, main, with_answer, read)
+    if found == "reworded" and (answer or not _may_be_reworded(said, main, read)):
+        return "not stated"
     others = [_find_verb(said, clause, read, read, named_only=True) for clause in clauses if clause is not main]
-    return "other roles" if found == "stated" and "other roles" in others else found
+    return "other roles" if "other roles" in others else found
+
+
+def _may_be_reworded(said: _Sentence, clause: Clause, read: Iterable[_Sentence]) -> bool:
+    """Say whether a sentence has what a claim's main clause relates, and may do so in other words.
+
+    Not if the claim describes one of the two by a relative clause: then words of that clause alone would tell that the sentence is about it.
+    """
+    if not _DESCRIBING.isdisjoint(word.form for word in said.words):
+        return False
+    related = [said.names(phrase) or said.keys_of(phrase) for phrase in (clause.agent, clause.patient) if phrase]
+    return any(all(_are_among(keys, sentence.known) for keys in related) for sentence in read)
+
+
+def _best(found: Iterable[Statement]) -> Statement:
+    """Return the strongest of what sentences have of a predicate."""
+    having = {*found}
+    return "stated" if "stated" in having else "other roles" if "other roles" in having else "reworded"
 
 
 def _parts(claim: Sequence[Token], keys: _Keys) -> tuple[_Sentence, frozenset[Key]]:
@@ -161,12 +185,15 @@ def _names_together(said: _Sentence, read: Iterable[_Sentence]) -> bool:
     return any(words & sentence.has and len(said.has & sentence.known) > 1 for sentence in read)
 
 
-def _says_of_subject(said: _Sentence, clause: Clause, sentence: _Sentence) -> bool:
-    """Say whether a sentence has what a claim says that its subject is or has."""
+def _find_complement(said: _Sentence, clause: Clause, sentence: _Sentence) -> Statement:
+    """Find what a claim says that its subject is or has in a sentence."""
     complement = clause.patient or [at for at in range(clause.verb + 1, len(said.words)) if said.words[at].is_content]
     if not _are_among([said.keys[at] for at in complement], sentence.has):
-        return False
-    return not clause.agent or _are_among(said.names(clause.agent) or said.keys_of(clause.agent), sentence.known)
+        return "reworded"
+    names = said.names(clause.agent or ())
+    if not clause.agent or _are_among(names or said.keys_of(clause.agent), sentence.known):
+        return "stated"
+    return "other roles" if names and sentence.known.isdisjoint(names) else "reworded"
 
 
 def _are_among(wanted: Sequence[Key], keys: Collection[Key]) -> bool:
@@ -184,7 +211,7 @@ def _find_verb(
     named_only: bool = False,
 ) -> Statement:
     """Find the verb of a claim's clause in sentences with the same agent and patient; `named_only`: of these, names alone are compared."""
-    found: Statement = "not stated"
+    found: Statement = "reworded"
     for sentence in read:
         if said.keys[clause.verb] not in sentence.has:
             continue
