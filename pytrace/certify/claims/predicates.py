@@ -147,7 +147,8 @@ def _may_be_reworded(said: _Sentence, clause: Clause, read: Iterable[_Sentence])
 
     Not if the claim describes one of the two by a relative clause: then words of that clause alone would tell that the sentence is about it.
     """
-    if not _DESCRIBING.isdisjoint(word.form for word in said.words):
+    # A word without an offset is the subject of a claim before: "which" after it begins the claim.
+    if any(word.form in _DESCRIBING and before.start >= 0 for before, word in itertools.pairwise(said.words)):
         return False
     related = [said.names(phrase) or said.keys_of(phrase) for phrase in (clause.agent, clause.patient) if phrase]
     return any(all(_are_among(keys, sentence.known) for keys in related) for sentence in read)
