@@ -118,6 +118,13 @@ def test_a_wrong_answer_put_to_its_question_is_not_supported(answer, documents):
     assert check(answer_statement(question, "Matthias Garrow"), *documents).label == "supported"
 
 
+@pytest.mark.parametrize("answer", ["Corwin Dace", "Wilhelmina Crake", "Prince Osric", "Marigold Petrel"])
+def test_a_wrong_founder_of_the_company_of_a_ferry_is_not_supported(answer, documents):
+    question = "Who founded the company that owns the Marigold Tern?"
+    assert check(answer_statement(question, answer), *documents).label != "supported"
+    assert check(answer_statement(question, "Tobias Rook"), *documents).label == "supported"
+
+
 BAKERY = Document(
     "b",
     "Holm Bakery",
@@ -170,6 +177,45 @@ def test_active_and_passive_voice_say_the_same(document, claim):
 )
 def test_another_subject_or_a_word_that_looks_alike_is_not_supported(document, claim):
     assert check(claim, document).label != "supported", check(claim, document)
+
+
+STATION = Document(
+    "s",
+    "Skarra Marine Station",
+    (
+        "The Skarra Marine Station is the largest laboratory on the Tamarrow Coast, with a crew of nine.",
+        "Ruth Calder used its seven boats.",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("claim", "statement"),
+    [
+        ("Matthias Garrow set up the foundry.", "reworded"),
+        ("Prince Osric founded the foundry.", "other roles"),
+        ("Matthias Garrow ran the foundry that made the bell.", "not stated"),
+        ("Tarek Voss ran the foundry.", "not stated"),
+        ("Matthias Garrow", "not stated"),
+    ],
+)
+def test_a_predicate_in_other_words_is_told_from_one_of_something_else(claim, statement):
+    evidence = [tokens("The foundry was founded by Matthias Garrow, who had cast the bell for Prince Osric.")]
+    assert find_statement(tokens(claim), evidence) == statement
+
+
+def test_a_predicate_in_other_words_is_supported_if_all_else_is_there():
+    response = (
+        "The Skarra Marine Station has a crew of nine, which makes it the largest laboratory on the Tamarrow Coast."
+    )
+    claims = ClaimChecker().check(response, [STATION]).claims
+    assert [claim.label for claim in claims] == ["supported", "supported"], claims
+
+
+def test_short_verbs_are_found_in_other_forms():
+    others = [Document(f"o{at}", f"Ferry {at}", (f"Rook had ferry {at} and the Tern.",)) for at in range(30)]
+    owned = Document("t", "Tern", ("It is owned by Rook.",))
+    assert check("Rook owns the Tern.", *others, owned).evidence[0].document == "t"
 
 
 def test_names_without_a_predicate_are_not_supported_unless_another_claim_has_them():

@@ -262,7 +262,8 @@ class _SamePhrase(NamedTuple):
         if not names and wanted[-1] in keys:
             return True
         if theirs:
-            return not names and self.said.is_described(first) and self._may_be_called(wanted[-1], theirs)
+            described = not names and self.said.is_described(first)
+            return described and (self._may_be_called(wanted[-1], theirs) or self._is_described_as(first, theirs))
         # "The company", whatever it is called.
         return not self.sentence.title or _are_among(wanted, self.sentence.title)
 
@@ -270,3 +271,21 @@ class _SamePhrase(NamedTuple):
         """Say whether no sentence has a noun, or one has it with these names."""
         having = [sentence for sentence in self.evidence if noun in sentence.known]
         return not having or any(_are_among(names, sentence.known) for sentence in having)
+
+    def _is_described_as(self, phrase: Phrase, names: Sequence[Key]) -> bool:
+        """Say whether a sentence has these names where the clause that describes a phrase has the phrase: "owned by Brackwater Ferries"."""
+        said = self.said
+        for at, clause in said.clauses.clauses.items():
+            if clause.is_main or at in said.clauses.links or phrase not in (clause.agent, clause.patient):
+                continue
+            for sentence in self.evidence:
+                for verb in sentence.clauses.verbs:
+                    there = sentence.clauses.clauses[verb]
+                    pairs = (clause.agent, there.agent), (clause.patient, there.patient)
+                    (_, named), (other, found) = pairs if clause.agent == phrase else pairs[::-1]
+                    if sentence.keys[verb] != said.keys[at] or not (named and other and found):
+                        continue
+                    rest = said.names(other) or said.keys_of(other)
+                    if _are_among(names, sentence.keys_of(named)) and _are_among(rest, sentence.keys_of(found)):
+                        return True
+        return False

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from pytrace.certify.claims.tokens import IRREGULAR_FORMS, NUMBERS, WEIGHTS, Token, tokens, without_accents
-from pytrace.certify.claims.word_forms import PREFIX, are_one_word, form_prefix
+from pytrace.certify.claims.word_forms import PREFIX, are_one_word, form_prefix, lemma
 from pytrace.documents.languages import detect_language
 
 OTHER_FORM = 0.9
@@ -240,7 +240,10 @@ def _lowered(text: str) -> str:
 
 
 def _token_stems(token: Token) -> set[str]:
-    forms = _IRREGULAR.get(IRREGULAR_FORMS.get(token.form, token.form), (token.form,))
+    forms = {token.form, *_IRREGULAR.get(IRREGULAR_FORMS.get(token.form, token.form), ())}
+    if token.kind == "word" and len(token.form) < PREFIX + len("ing") and len(base := lemma(token.form)) < PREFIX:
+        # "owns" and "owned" differ within their first letters.
+        forms.update(base + ending for ending in ("", "s", "ed", "ing"))
     stems = set(_STEM.findall(_lowered(" ".join(forms))))
     if token.value is not None:
         stems.update(_STEM.findall(" ".join((f"{token.value:.0f}", *_SPELLED.get(token.value, ())))))
