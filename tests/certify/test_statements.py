@@ -214,7 +214,7 @@ def test_a_predicate_in_other_words_is_supported_if_all_else_is_there():
 
 def test_short_verbs_are_found_in_other_forms():
     others = [Document(f"o{at}", f"Ferry {at}", (f"Rook had ferry {at} and the Tern.",)) for at in range(30)]
-    owned = Document("t", "Tern", ("It is owned by Rook.",))
+    owned = Document("t", "", ("The Tern is owned by Rook, a pilot from the islands who retired at an early age.",))
     assert check("Rook owns the Tern.", *others, owned).evidence[0].document == "t"
 
 
