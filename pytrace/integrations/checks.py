@@ -1,7 +1,7 @@
 """Assertions for other people's tests: an answer is faithful to its contexts, a claim is supported, the evidence is found.
 
 >>> assert_supported("Ada Foah is a town in Ghana.", ["Ada Foah is a town in Ghana, at the mouth of the Volta."])
->>> assert_faithful("Ada Foah lies in Ghana. It was founded in 1783.", ["Ada Foah is a town in Ghana."])  # doctest: +ELLIPSIS
+>>> assert_faithful("Ada Foah is in Ghana. It was founded in 1783.", ["Ada Foah is a town in Ghana."])  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 AssertionError: 1 of 2 claims of the answer is supported, a score of 0.50 (at least 1.00 is wanted):
   not there (0.3...): It was founded in 1783.

@@ -5,7 +5,7 @@
 >>> metric.measure(
 ...     LLMTestCase(
 ...         input="Where is Ada Foah?",
-...         actual_output="Ada Foah lies in Ghana. It was founded in 1783.",
+...         actual_output="Ada Foah is in Ghana. It was founded in 1783.",
 ...         retrieval_context=["Ada Foah is a town in Ghana."],
 ...     )
 ... )

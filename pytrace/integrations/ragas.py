@@ -2,7 +2,7 @@
 
 >>> metric = Faithfulness()
 >>> result = metric.score(
-...     response="Ada Foah lies in Ghana. It was founded in 1783.",
+...     response="Ada Foah is in Ghana. It was founded in 1783.",
 ...     retrieved_contexts=["Ada Foah is a town in Ghana."],
 ... )
 >>> result.value

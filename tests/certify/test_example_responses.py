@@ -1,14 +1,15 @@
 """The labelled responses about the example documents hold together, and the checker of claims agrees with their labels."""
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+import numpy as np
 import pytest
 
 from pytrace.certify.claims import ClaimChecker
+from pytrace.certify.claims.evaluation import auroc
 from pytrace.documents import read_documents
 from pytrace.records import Document
 
@@ -16,8 +17,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 KINDS = {
     "true": 15, "paraphrased": 20, "multi-hop": 15, "swapped": 15, "negated": 12, "invented": 15, "partly": 18, "abstaining": 10,
 }  # fmt: skip
-# A few points below what is reached, which docs/certify.md says.
-FLOOR = 0.68
+# A few points from what is reached, which docs/certify.md says: few responses are supported, and fewer wrong ones.
+MIN_SUPPORTED_SHARE, MAX_WRONG_SHARE, MIN_AUROC = 0.17, 0.10, 0.70
 
 
 class LabelledResponse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,13 +44,6 @@ def rows() -> list[LabelledResponse]:
 @pytest.fixture(scope="module")
 def documents() -> list[Document]:
     return list(read_documents(EXAMPLES / "docs"))
-
-
-def balanced_accuracy(rows: Iterable[LabelledResponse], supported: Iterable[bool]) -> float:
-    found: dict[str, list[bool]] = {"supported": [], "unsupported": []}
-    for row, is_supported in zip(rows, supported, strict=True):
-        found[row.label].append(is_supported == (row.label == "supported"))
-    return sum(sum(right) / len(right) for right in found.values()) / 2
 
 
 def test_rows_are_of_all_kinds_in_equal_splits_and_no_two_alike(rows):
@@ -79,5 +73,9 @@ def test_the_documents_of_a_row_exist(rows, documents):
 
 def test_the_checker_agrees_with_the_labels(rows, documents):
     checked = ClaimChecker().check_all([row.response for row in rows], documents)
-    supported = [all(claim.label == "supported" for claim in response.claims) for response in checked]
-    assert balanced_accuracy(rows, supported) >= FLOOR
+    supported = np.array([all(claim.label == "supported" for claim in response.claims) for response in checked])
+    least = np.array([min((claim.supported for claim in response.claims), default=1.0) for response in checked])
+    wanted = np.array([row.label == "supported" for row in rows])
+    assert supported[wanted].mean() >= MIN_SUPPORTED_SHARE
+    assert supported[~wanted].mean() <= MAX_WRONG_SHARE
+    assert auroc(least, wanted) >= MIN_AUROC

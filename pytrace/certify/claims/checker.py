@@ -11,18 +11,25 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytrace.certify.claims.claim_writing import ClaimWriter
 from pytrace.certify.claims.entailment import EntailmentModel, checked_judgements
-from pytrace.certify.claims.features import FEATURES, Compared, compare
+from pytrace.certify.claims.features import FEATURES, Compared, Floats, compare
+from pytrace.certify.claims.predicates import Statement, is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
-from pytrace.certify.claims.text_tokens import TextTokens
-from pytrace.certify.claims.tokens import Token, tokens
+from pytrace.certify.claims.text_tokens import TextTokens, key_of
+from pytrace.certify.claims.tokens import tokens
 from pytrace.certify.claims.weights import ClaimWeights
 from pytrace.check_records import CheckedClaim, ClaimEvidence, ClaimLabel
 from pytrace.documents.phrases import is_pronoun
 from pytrace.reader.response_places import blanked
 from pytrace.records import Document
+
+MIN_SUPPORTED = 0.8
+"""The probability from which a claim is supported."""
+REFUSED: frozenset[Statement] = frozenset(("other roles", "not stated"))
+"""What keeps a claim below `MIN_SUPPORTED`: its predicate is said of something else, or it has none. Other words for it do not."""
 
 # What keeps log-odds finite.
 _LEAST = 1e-4
@@ -104,7 +111,10 @@ class ClaimChecker:
             found[one.response].append(
                 msgspec.structs.replace(claim, text=text, start=one.start, end=one.end, written=one.written)
             )
-        return [CheckedResponse(response, tuple(claims)) for response, claims in zip(responses, found, strict=True)]
+        return [
+            CheckedResponse(response, tuple(_with_repeated(claims)))
+            for response, claims in zip(responses, found, strict=True)
+        ]
 
     def check_claims(self, claims: Sequence[str], documents: Sequence[Document]) -> list[CheckedClaim]:
         """Check claims, each by itself, against the same documents.
@@ -148,11 +158,17 @@ class ClaimChecker:
             chosen.append(text.choose(claim, near))
             near += chosen[-1][:1]
         compared = [
-            compare(claim, [text.sentence(row) for row in found], _titles(text, found))
+            compare(
+                claim,
+                [text.sentence(row) for row in found],
+                [text.title(row) for row in found],
+                english=not found or text.is_english(found[0]),
+            )
             for claim, found in zip(read, chosen, strict=True)
         ]
         features = np.array([each.features for each in compared])
-        supported = self._weights.supported.probabilities(features)
+        refused = np.array([each.statement in REFUSED for each in compared])
+        supported = limited(self._weights.supported.probabilities(features), refused)
         contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
         checked = [
             _checked(claim, subject, each, [rows[row] for row in found], float(yes), float(no))
@@ -187,11 +203,6 @@ class _Row(NamedTuple):
     number: int
 
 
-def _titles(text: TextTokens, chosen: Sequence[int]) -> list[Token]:
-    titles = {id(title): title for title in map(text.title, chosen)}
-    return [token for title in titles.values() for token in title]
-
-
 def _checked(
     claim: str, subject: str, compared: Compared, rows: Sequence[_Row], supported: float, contradicted: float
 ) -> CheckedClaim:
@@ -213,8 +224,39 @@ def _checked(
     )
 
 
+def limited(probabilities: Floats, refused: NDArray[np.bool_]) -> Floats:
+    """Return the probabilities of claims, those whose `Statement` is one of `REFUSED` in proportion below `MIN_SUPPORTED`."""
+    return np.where(refused, MIN_SUPPORTED * probabilities, probabilities)
+
+
+def _with_repeated(claims: Sequence[CheckedClaim]) -> Iterator[CheckedClaim]:
+    """Support a name or number that stands alone, if another claim of its response has it and is supported."""
+    stated = [
+        (claim, {key_of(token) for token in tokens(f"{claim.subject} {claim.text}")})
+        for claim in claims
+        if claim.label == "supported"
+    ]
+    for claim in claims:
+        read = tokens(claim.text)
+        content = {key_of(token) for token in read if token.is_content}
+        repeated = next((other for other, keys in stated if content <= keys), None)
+        if claim.label == "supported" or repeated is None or not is_bare(read):
+            yield claim
+        else:
+            yield msgspec.structs.replace(
+                claim,
+                label="supported",
+                supported=repeated.supported,
+                contradicted=repeated.contradicted,
+                evidence=repeated.evidence,
+                reason=f"a supported claim says it: {repeated.text}",
+            )
+
+
 def _label(supported: float, contradicted: float) -> ClaimLabel:
-    return "supported" if supported >= 0.5 else "contradicted" if contradicted >= (1 - supported) / 2 else "not there"
+    if supported >= MIN_SUPPORTED:
+        return "supported"
+    return "contradicted" if contradicted >= max(supported, (1 - supported) / 2) else "not there"
 
 
 def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> list[CheckedClaim]:
@@ -309,6 +351,10 @@ def _reason(claim: str, label: ClaimLabel, compared: Compared, any_evidence: boo
         )
         if value[name] > 0.3
     ][:1]
+    if not why and compared.statement == "other roles":
+        why.append("the evidence says it of something else")
+    elif not why and not missing and compared.statement in ("reworded", "not stated"):
+        why.append("the evidence does not state its predicate")
     if missing:
         why.append(f"the evidence lacks {missing}")
-    return "; ".join(why) or "its words stand in another order"
+    return "; ".join(why) or "its words are there, but may say something else"

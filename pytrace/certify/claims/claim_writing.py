@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytrace.certify.claims.text_tokens import are_one_word, key_of
+from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token, tokens
+from pytrace.certify.claims.word_forms import are_one_word
+from pytrace.documents.languages import detect_language
 from pytrace.models.language_model import LanguageModel, Prompt
 
 _INSTRUCTION = (
@@ -97,16 +99,22 @@ def _facts(written: str, sentence: str, subject: str) -> list[str]:
     known = [token for token in (*tokens(subject), *read) if token.is_content or token.kind == "negation"]
     said = [token for fact in facts for token in tokens(fact) if token.is_content or token.kind == "negation"]
     # A model that follows no example writes of a house where the sentence has a boat; and what it leaves out would go unchecked.
-    added = any(not _has(known, token) for token in said)
-    lost = any(not _has(said, token) for token in read if token.kind in ("name", "number", "month", "negation"))
+    english = detect_language(sentence) == "en"
+    added = any(not _has(known, token, english=english) for token in said)
+    lost = any(
+        not _has(said, token, english=english)
+        for token in read
+        if token.kind in ("name", "number", "month", "negation")
+    )
     bare = any(not any(token.is_content for token in tokens(fact)) for fact in facts)
     return [] if added or lost or bare else facts
 
 
-def _has(words: Sequence[Token], token: Token) -> bool:
+def _has(words: Sequence[Token], token: Token, *, english: bool) -> bool:
     """Say whether a word is among others, perhaps in another form."""
     key = key_of(token)
     return any(
-        key == (other := key_of(word)) or (isinstance(key, str) and isinstance(other, str) and are_one_word(key, other))
+        key == (other := key_of(word))
+        or (isinstance(key, str) and isinstance(other, str) and are_one_word(key, other, english=english))
         for word in words
     )

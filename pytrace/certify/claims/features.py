@@ -11,10 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.certify.claims.predicates import Statement, find_statement
 from pytrace.certify.claims.replaced import another_number, exactly_replaced
 from pytrace.certify.claims.roles import GAP, NEAR, turned_round
-from pytrace.certify.claims.text_tokens import OTHER_FORM, PREFIX, are_one_word, key_of
+from pytrace.certify.claims.text_tokens import OTHER_FORM, key_of
 from pytrace.certify.claims.tokens import EXCLUSIVES, OPPOSITES, REFUSALS, WEIGHTS, Token
+from pytrace.certify.claims.word_forms import are_one_word, form_prefix
 
 FEATURES = (
     "coverage",  # of the content words' weight, what the evidence has
@@ -59,17 +61,25 @@ Floats = NDArray[np.float64]
 
 
 class Compared(NamedTuple):
-    """A claim beside evidence: its features, and which of its tokens are content that the evidence lacks."""
+    """A claim against evidence: its features, which of its tokens are content that the evidence lacks, and whether its predicate is stated."""
 
     features: Floats
     missing: list[Token]
+    statement: Statement
 
 
-def compare(claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles: Sequence[Token] = ()) -> Compared:
-    """Measure a claim beside sentences, the best first, and the titles that they stand under."""
+def compare(
+    claim: Sequence[Token],
+    evidence: Sequence[Sequence[Token]],
+    titles: Sequence[Sequence[Token]] = (),
+    *,
+    english: bool = True,
+) -> Compared:
+    """Measure a claim against sentences, the best first, and the titles that each of them stands under."""
     body = [token for sentence in evidence for token in sentence]
-    text = [*body, *titles]
-    places, shares, used = _align(claim, text, len(body))
+    headings = [token for title in {id(title): title for title in titles}.values() for token in title]
+    text = [*body, *headings]
+    places, shares, used = _align(claim, text, len(body), english=english)
     content = [row for row, token in enumerate(claim) if token.is_content]
     missing = [row for row in content if shares[row] == 0]
     lacking = Counter(claim[row].kind for row in missing)
@@ -91,7 +101,7 @@ def compare(claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles:
     if len(text) > len(evidence[0] if evidence else ()):
         # Neither another sentence nor a title excuses that the best sentence has another name in the place of one.
         best = evidence[0] if evidence else ()
-        best_places, best_shares, best_used = _align(claim, best, len(best))
+        best_places, best_shares, best_used = _align(claim, best, len(best), english=english)
         in_best = _substituted(claim, best, content, best_places, best_used)
         best_rest = _rest(claim, content, best_shares)
     others = in_best["number"] + in_best["month"] + in_best["name"]
@@ -128,24 +138,29 @@ def compare(claim: Sequence[Token], evidence: Sequence[Sequence[Token]], titles:
         ),
         "exactly_other": min(others, 2) * best_rest**4 * _close([best_places[row] for row in content]),
         "unsaid": lacking["word"] / max(1, sum(claim[row].kind == "word" for row in content)),
-        "another_title": bool(titles)
+        "another_title": bool(headings)
         and lacking["name"] > 0
-        and {token.form for token in claim}.isdisjoint(token.form for token in titles),
+        and {token.form for token in claim}.isdisjoint(token.form for token in headings),
         "length": math.log((len(claim) + 1) / (len(text) + 1)),
     }
-    return Compared(np.array([float(values[name]) for name in FEATURES]), [claim[row] for row in missing])
+    features = np.array([float(values[name]) for name in FEATURES])
+    # Clauses are read in English alone: in other languages words and their order decide.
+    statement = find_statement(claim, evidence, titles) if english else "stated"
+    return Compared(features, [claim[row] for row in missing], statement)
 
 
-def _align(claim: Sequence[Token], text: Sequence[Token], body: int) -> tuple[list[int | None], list[float], set[int]]:
+def _align(
+    claim: Sequence[Token], text: Sequence[Token], body: int, *, english: bool
+) -> tuple[list[int | None], list[float], set[int]]:
     """Return for each token of a claim its place in a text, and how well it matches; and the places that are taken."""
     where: dict[str | float, list[int]] = defaultdict(list)
-    prefixes: dict[str, set[str]] = defaultdict(set)
+    forms: dict[str, set[str]] = defaultdict(set)
     for place, token in enumerate(text):
         if token.is_content:
             key = key_of(token)
             where[key].append(place)
             if isinstance(key, str):
-                prefixes[key[:PREFIX]].add(key)
+                forms[form_prefix(key, english=english)].add(key)
     places: list[int | None] = [None] * len(claim)
     shares = [0.0] * len(claim)
     used: set[int] = set()
@@ -158,7 +173,10 @@ def _align(claim: Sequence[Token], text: Sequence[Token], body: int) -> tuple[li
         if not found and isinstance(key, str):
             # Sorted, so that the order of a set never shows.
             found = sorted(
-                place for form in prefixes.get(key[:PREFIX], ()) if are_one_word(form, key) for place in where[form]
+                place
+                for form in forms.get(form_prefix(key, english=english), ())
+                if are_one_word(form, key, english=english)
+                for place in where[form]
             )
             share = OTHER_FORM
         if found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytrace.certify.claims.features import compare
 from pytrace.certify.claims.tokens import tokens
+from pytrace.documents.languages import detect_language
 from pytrace.documents.sentences import split_sentences
 
 MARKS = "pytrace_marks_missing"
@@ -21,6 +22,8 @@ def mark_missing(claim: str, evidence: str) -> str:
     'Impregilo * finished the dam in * 1975.'
     """
     sentences = [tokens(sentence) for sentence in split_sentences(evidence)]
-    for token in sorted(compare(tokens(claim), sentences).missing, key=lambda token: -token.start):
+    english = detect_language(evidence) == "en"
+    missing = compare(tokens(claim), sentences, english=english).missing
+    for token in sorted(missing, key=lambda token: -token.start):
         claim = f"{claim[: token.start]}* {claim[token.start :]}"
     return claim

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Sequence
 
-from pytrace.certify.claims.text_tokens import PREFIX, key_of
+from pytrace.certify.claims.text_tokens import key_of
 from pytrace.certify.claims.tokens import Token
+from pytrace.certify.claims.word_forms import PREFIX
 from pytrace.kernels import needleman_wunsch
 
 _SPECIFIC = frozenset(("name", "number", "month"))
@@ -66,7 +67,7 @@ def _words(tokens: Sequence[Token]) -> int:
 
 
 def _symbol(token: Token) -> str | float:
-    """Return what a word is known by, whatever its ending."""
+    """Return what a word is known by, whatever its ending: "Chinese" is not another name than "China"."""
     key = key_of(token)
     return key[:PREFIX] if isinstance(key, str) and token.is_content else key
 

@@ -31,7 +31,7 @@ _LEAD = re.compile(
     rf"|{_GIVEN}\s+(?:\w+ly\s+)?(?:says?|states?|tells?\s+us|shows?|indicates?|mentions?|notes?|reports?|confirms?|explains?)\s+(?:only\s+)?that\b"
     r"|(?:I'?m|I\s+am)\s+sorry,\s+(?:but\s+)?"
     r"|(?:so|thus|therefore|hence|overall|yes|no|sure|certainly|indeed|well|in\s+(?:short|summary|conclusion|brief|fact)|to\s+sum\s+up"
-    r"|of\s+course|(?:final\s+)?answer|conclusion|summary)\s*[,:]"
+    r"|of\s+course|(?:final\s+|short\s+)?answer|conclusion|summary|explanation|step\s+\d+)[*_]*\s*[,:]"
     r"|(?:so|therefore)?,?\s*the\s+(?:final\s+|correct\s+)?answer(?:\s+to\s+(?:the|your)\s+question)?\s*(?:is|:)\s*:?)\s*",
     re.IGNORECASE,
 )  # fmt: skip
@@ -39,7 +39,7 @@ _LEAD = re.compile(
 _CHAT = re.compile(
     r"(?:(?:that's\s+an?\s+|what\s+an?\s+)?(?:great|good|excellent|interesting|nice|fair)\s+question\b|(?:I\s+)?hope\s+(?:this|that)\s+help"
     r"|(?:please\s+)?let\s+me\s+know\b|feel\s+free\b|(?:sure|certainly|of\s+course|happy\s+to\s+help|you're\s+welcome|thanks?(?:\s+you)?)\W*$"
-    r"|(?:I'?m|I\s+am)\s+sorry\W*$|sorry\W*$|here(?:'s|\s+is|\s+are)\b[^.]*:\W*$|is\s+there\s+anything\s+else\b|if\s+you\s+(?:have|need|want|would)\b)",
+    r"|step\s+\d+\W*$|(?:I'?m|I\s+am)\s+sorry\W*$|sorry\W*$|here(?:'s|\s+is|\s+are)\b[^.]*:\W*$|is\s+there\s+anything\s+else\b|if\s+you\s+(?:have|need|want|would)\b)",
     re.IGNORECASE,
 )
 # One that says that the texts do not say: it claims nothing of their subject.

@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from pytrace.certify.claims.tokens import NUMBERS, WEIGHTS, Token, tokens, without_accents
+from pytrace.certify.claims.tokens import IRREGULAR_FORMS, NUMBERS, WEIGHTS, Token, tokens, without_accents
+from pytrace.certify.claims.word_forms import PREFIX, are_one_word, form_prefix, lemma
+from pytrace.documents.languages import detect_language
 
-PREFIX, _SHARE, _LEFT = 4, 0.55, 4
-"""Two words are forms of one if they share so many first letters, this share of the longer, and at most so many are left of it."""
 OTHER_FORM = 0.9
 """What a word counts that the evidence has in another form."""
 _SENTENCES = 3  # that a claim may rest on
@@ -21,6 +20,7 @@ _CANDIDATES = 10  # of which they are chosen
 _LOOKUPS = 128  # of words in a text; then all of its words are noted
 _LEAST_GAIN = 0.9  # of weight, for one more sentence
 _NEAR_GAIN = 1.0  # for a sentence of a document that the claims before spoke of
+_LANGUAGE_SENTENCES = 10  # first sentences of a document, which tell its language
 _PRONOUNS = frozenset(("he", "she", "it", "they", "his", "her", "its", "their"))
 _OPENING = 8  # words before a pronoun that stands for a title, as "In the storm of 1953 she"
 _SECTION = " > "  # between the headings of a title: a pronoun below may stand for what its section is about
@@ -44,7 +44,9 @@ class TextTokens:
         self._documents = documents or [0] * len(sentences)
         self._titles = titles or [""] * len(sentences)
         self._title_tokens: dict[str, list[Token]] = {}
-        self._title_of: dict[str, _Words] = {}
+        self._title_of: dict[tuple[str, bool], _Words] = {}
+        self._first = {document: row for row, document in reversed([*enumerate(self._documents)])}
+        self._english: dict[int, bool] = {}  # by document
         self._tokens: dict[int, list[Token]] = {}
         self._read: dict[int, _Words] = {}
         lowered = [_lowered(f"{title} {sentence}") for title, sentence in zip(self._titles, sentences, strict=True)]
@@ -66,11 +68,20 @@ class TextTokens:
             self._title_tokens[title] = [token for token in tokens(title) if token.is_content]
         return self._title_tokens[title]
 
+    def is_english(self, row: int) -> bool:
+        """Return whether the document of a sentence is in English."""
+        document = self._documents[row]
+        if document not in self._english:
+            first = self._first[document]
+            text = " ".join(itertools.islice(self._sentences, first, first + _LANGUAGE_SENTENCES))
+            self._english[document] = detect_language(text) == "en"
+        return self._english[document]
+
     def _title_words(self, row: int) -> _Words:
-        title = self._titles[row]
-        if title not in self._title_of:
-            self._title_of[title] = _Words(self.title(row))
-        return self._title_of[title]
+        key = self._titles[row], self.is_english(row)
+        if key not in self._title_of:
+            self._title_of[key] = _Words(self.title(row), english=key[1])
+        return self._title_of[key]
 
     def _of(self, row: int) -> _Words:
         if row not in self._read:
@@ -81,7 +92,7 @@ class TextTokens:
                 # What the sentence says, it says of its title.
                 read[place : place + 1] = self.title(row)
             self._tokens[row] = read
-            self._read[row] = _Words(token for token in read if token.is_content)
+            self._read[row] = _Words((token for token in read if token.is_content), english=self.is_english(row))
         return self._read[row]
 
     def choose(self, claim: Sequence[Token], near: Sequence[int] = ()) -> list[int]:
@@ -181,26 +192,27 @@ class TextTokens:
 class _Words:
     """Words by what they are known by."""
 
-    def __init__(self, words: Iterable[Token]) -> None:
+    def __init__(self, words: Iterable[Token], *, english: bool) -> None:
         self._keys = {key_of(token) for token in words}
-        self._forms: dict[str, list[str]] = defaultdict(list)
-        for key in self._keys:
-            if isinstance(key, str):
-                self._forms[key[:PREFIX]].append(key)
+        self._is_english = english
+        # By their first letters, once a word is looked for that is not among them.
+        self._forms: dict[str, list[str]] = {}
 
     def shares(self, keys: Sequence[str | float]) -> list[float]:
         """Return how much of each word is among them: 1, less in another form, 0 if it is not."""
-        own, forms = self._keys, self._forms
+        own = self._keys
         return [
-            1.0
-            if key in own
-            else OTHER_FORM
-            if isinstance(key, str)
-            and key[:PREFIX] in forms
-            and any(are_one_word(form, key) for form in forms[key[:PREFIX]])
-            else 0.0
-            for key in keys
+            1.0 if key in own else OTHER_FORM if isinstance(key, str) and self._has_form(key) else 0.0 for key in keys
         ]
+
+    def _has_form(self, key: str) -> bool:
+        english = self._is_english
+        if not self._forms:
+            for own in self._keys:
+                if isinstance(own, str):
+                    self._forms.setdefault(form_prefix(own, english=english), []).append(own)
+        found = self._forms.get(form_prefix(key, english=english))
+        return found is not None and any(are_one_word(form, key, english=english) for form in found)
 
 
 def _pronoun(read: Sequence[Token]) -> int | None:
@@ -217,6 +229,9 @@ _STEM = re.compile(rf"(?<![^\W_])[^\W_]{{1,{PREFIX}}}")
 _SPELLED: dict[float, list[str]] = {}
 for _word, _value in NUMBERS.items():
     _SPELLED.setdefault(_value, []).append(_word)
+_IRREGULAR: dict[str, set[str]] = {}
+for _word, _base in IRREGULAR_FORMS.items():
+    _IRREGULAR.setdefault(_base, {_base}).add(_word)
 
 
 def _lowered(text: str) -> str:
@@ -225,7 +240,11 @@ def _lowered(text: str) -> str:
 
 
 def _token_stems(token: Token) -> set[str]:
-    stems = set(_STEM.findall(_lowered(token.form)))
+    forms = {token.form, *_IRREGULAR.get(IRREGULAR_FORMS.get(token.form, token.form), ())}
+    if token.kind == "word" and len(token.form) < PREFIX + len("ing") and len(base := lemma(token.form)) < PREFIX:
+        # "owns" and "owned" differ within their first letters.
+        forms.update(base + ending for ending in ("", "s", "ed", "ing"))
+    stems = set(_STEM.findall(_lowered(" ".join(forms))))
     if token.value is not None:
         stems.update(_STEM.findall(" ".join((f"{token.value:.0f}", *_SPELLED.get(token.value, ())))))
     return stems
@@ -234,14 +253,3 @@ def _token_stems(token: Token) -> set[str]:
 def key_of(token: Token) -> str | float:
     """Return what a word is known by: its form, or the value of a number."""
     return token.form if token.value is None else token.value
-
-
-def are_one_word(first: str, second: str) -> bool:
-    """Say whether two words are most likely forms of one."""
-    longest = max(len(first), len(second))
-    shared = 0
-    for a, b in zip(first, second, strict=False):
-        if a != b:
-            break
-        shared += 1
-    return shared >= max(PREFIX, _SHARE * longest) and longest - shared <= _LEFT

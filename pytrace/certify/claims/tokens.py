@@ -16,6 +16,8 @@ _TOKEN = re.compile(
 )
 _ENDING = re.compile(r"(?<=\d)(?:st|[nr]d|th|s)$")
 _CONTRACTED = re.compile(r"(?<=[a-z])n['’]t\b", re.IGNORECASE)
+# Brackets as treebanks write them.
+_BRACKETS = re.compile(r"-([LR])[RS]B-")
 # Of a longer sentence the first words are read.
 _LONGEST = 1_000
 # A word behind one of these begins a sentence: its capital says nothing.
@@ -36,6 +38,8 @@ class WordLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tens: str
     scales: dict[str, int]
     opposites: str
+    irregular_verbs: str
+    irregular_nouns: str
 
 
 _LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=WordLists)
@@ -64,20 +68,29 @@ for _pair in _LISTS.opposites.split(";"):
     _first, _second = _pair.split()
     OPPOSITES[_first] = OPPOSITES.get(_first, frozenset()) | {_second}
     OPPOSITES[_second] = OPPOSITES.get(_second, frozenset()) | {_first}
-
+IRREGULAR_FORMS = {
+    form: base
+    for family in (*_LISTS.irregular_verbs.split(";"), *_LISTS.irregular_nouns.split(";"))
+    for base, *forms in [family.split()]
+    for form in forms
+}
+"""The base of each irregular form: "write" of "wrote"."""
+IRREGULAR_VERBS = frozenset(" ".join(_LISTS.irregular_verbs.split(";")).split())
+"""All forms of irregular verbs, their bases included."""
 
 WEIGHTS = {"number": 2.0, "month": 1.5, "name": 1.5, "word": 1.0}
 """What a word of each kind that carries content counts."""
 
 
 class Token(NamedTuple):
-    """A word of a text: its lower-case form, its kind, the value of a number, and its place ``text[start:end]``."""
+    """A word of a text: its lower-case form, its kind, the value of a number, its offsets ``text[start:end]``, and the mark before it."""
 
     form: str
     kind: TokenKind
     value: float | None
     start: int
     end: int
+    mark: str = ""
 
     @property
     def is_content(self) -> bool:
@@ -89,6 +102,8 @@ def tokens(text: str) -> list[Token]:
     """Read the words of a text, at most a thousand."""
     # "isn't" is read as "is" and "t": of the same length, so that places hold.
     text = _CONTRACTED.sub(lambda found: " " + found[0][1:], text)
+    if "B-" in text:
+        text = _BRACKETS.sub(lambda found: ("(" if found[1] == "L" else ")").ljust(len(found[0])), text)
     read: list[Token] = []
     opens, opened = True, False
     last = 0
@@ -108,7 +123,14 @@ def tokens(text: str) -> list[Token]:
             before = read.pop()
             token = before._replace(form=f"{before.form} {form}", value=value, end=end)
         else:
-            token = Token(form, kind or _kind(form, written, value, opens=opens), value, start, end)
+            token = Token(
+                form,
+                kind or _kind(form, written, value, opens=opens),
+                value,
+                start,
+                end,
+                "" if between == " " else between.strip()[:1],
+            )
         read.append(token)
         if token.kind == "name" and opened and between == " " and len(read) > 1:
             # "Ada Foah" at the beginning is a name of two words.
