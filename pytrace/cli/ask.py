@@ -113,7 +113,7 @@ class Ask(Command):
         from pytrace.cli.certify_claims import print_claims
         from pytrace.documents import ReadReport
         from pytrace.engine.questions import read_questions
-        from pytrace.methods.catalog import parse_method
+        from pytrace.methods.catalog import parse_method, substitutions
 
         by_texts = self._judged_by_texts()
         method = self.method
@@ -160,6 +160,9 @@ class Ask(Command):
                 if self.questions is not None:
                     common.print_styled(f"{chr(10) if number else ''}Question: {result.question}", "bold")
                 print_result(result, explain=self.explain)
+                if self.explain and not by_texts:
+                    for note in substitutions(needed, self.models.abilities.known(), self.settings):
+                        common.print_text(f"Replaced for this language model: {note}")
                 if result.check is not None:
                     for certificate in result.check.certificates:
                         print_certificate(certificate)

@@ -55,8 +55,8 @@ class Stages:
 
     @property
     def deterministic(self) -> bool:
-        """How the models run: see `LanguageModel.deterministic`."""
-        return all(model.deterministic for model in self._models)
+        """How the models run: see `LanguageModel.deterministic`; one that was never asked is not loaded to tell."""
+        return all(model.deterministic for model in self._models if model.usage != Usage())
 
     def _spent(self) -> Usage:
         # What the models have spent in all is also others' where several requests share them.

@@ -75,7 +75,7 @@ class ReplicaPlan:
     log: Path | None = None
 
     def open(self) -> Service:
-        """Load the models, all of them, so that requests find a replica warm."""
+        """Load what the method needs, so that requests find a replica warm."""
         from pytrace import _core
 
         if self.folder.is_dir():

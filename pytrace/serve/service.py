@@ -354,18 +354,24 @@ class Service(Closing):
         return self._warm and not self.stopping
 
     def warm(self) -> None:
-        """Load the language model, so that the first question need not wait for it; one on a server may not be there yet."""
+        """Load what the service's method needs, so that the first question need not wait; a model on a server may come later."""
         last = ""
         while not (self._warm or self._closing.is_set()):
             try:
-                self.engine.model.count_tokens("ready")
-                method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
+                self._load()
                 self._warm = True
             except PytraceError as error:
                 if str(error) != last:
                     last = str(error)
-                    self.on_trouble("language model not loaded", error)
+                    self.on_trouble("models not loaded", error)
                 self._closing.wait(_RETRY_DELAY_S)
+
+    def _load(self) -> None:
+        # Where the method reads spans, another method's first question loads the language model.
+        settings = method_settings(self.method, self.engine.abilities)  # tests the model, if its method needs that
+        if self.method.name != DEFAULT_METHOD or settings.reading != "span":
+            self.engine.model.count_tokens("ready")
+        self._run(Request(question="What is there?", task="search"), RequestContext(), lambda *_: None)
 
     def stop(self) -> None:
         """Say that no more questions are taken in, so that others stop sending them."""

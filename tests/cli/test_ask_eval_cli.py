@@ -786,3 +786,9 @@ def test_the_shared_questions_can_be_evaluated(shared_data: Path) -> None:
     result = finish("eval", "rag", "--data", data, "--limit", "1", "--json")
     assert (result.returncode, remarks(result)) == (0, [])
     check_report(json.loads(result.stdout), questions=1)
+
+
+def test_explain_names_the_parts_of_the_paper_that_are_replaced(docs: Path, run: Run) -> None:
+    line = "Replaced for this language model: units are sentences instead of written triples"
+    assert line in run("ask", QUESTION, "--docs", docs, "--method", "trace", "--explain")[1]
+    assert line not in run("ask", QUESTION, "--docs", docs, "--method", "trace")[1]
