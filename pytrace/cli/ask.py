@@ -48,8 +48,8 @@ class Ask(Command):
     reading: ReadOptions = READING
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
-        "How to answer: trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
-        "cok and others.  [default: trace; for a claim cok with --kb, the texts of --docs, --kg or --index, else standard]",
+        "How to answer: hops, trace, trace-doc, ks-llm, scope-coe, rag, dense, bm25, rrf, cross-encoder, cot, cot-sc, verify-and-edit, "
+        "cok and others.  [default: hops; for a claim cok with --kb, the texts of --docs, --kg or --index, else standard]",
         type=MethodType(),
         metavar="NAME[:SETTING=VALUE,…]",
     )
@@ -72,8 +72,8 @@ class Ask(Command):
     )
     checker: str | None = CHECKER
     min_confidence: float | None = option(
-        "Answer only what is right with this probability; else that the evidence does not say. It takes a reader that chooses of the "
-        "evidence: '--set reading=span', the tiny profile's way.",
+        "Answer only what is right with this probability; else say that no answer was found. It takes a reader that chooses of the "
+        "evidence, as hops does: '--set reading=span'.  [default: 0.2]",
         ge=0,
         le=1,
         metavar="P",

@@ -150,8 +150,8 @@ class Eval(Command):
         from pytrace.evaluation.scores.matching import ModelMatcher
         from pytrace.evaluation.scores.seen_questions import SEARCH, question_lists
         from pytrace.evaluation.scores.study import draw_curves
-        from pytrace.evaluation.scores.summary import LEARNED_FROM
-        from pytrace.methods.catalog import add_system
+        from pytrace.evaluation.scores.summary import LEARNED_FROM, REPLACED
+        from pytrace.methods.catalog import add_system, substitutions
 
         models, out = self.models, self.out
         asked = (*self.methods, *map(add_system, self.systems))
@@ -199,6 +199,10 @@ class Eval(Command):
                     "engine": self.engine,
                     "processes": self.processes,
                     LEARNED_FROM: lists,
+                    REPLACED: {
+                        method.label: substitutions(method, models.abilities.known(), self.settings)
+                        for method in methods
+                    },
                 },
             )
             if out is not None:

@@ -193,9 +193,13 @@ class _Batch:
         method = self.method(name)
         documents = self._given = self._documents(name, tell)
         if self._first.task == "search":
+            started = time.perf_counter()
+            found = method.select(self._questions, documents)
+            took = (time.perf_counter() - started) / len(self._requests)
             results = []
-            for number, evidence in enumerate(method.select(self._questions, documents)):
-                results.append(self._selected(number, evidence, name.label))
+            for number, evidence in enumerate(found):
+                answer = Answer(self._questions[number], "", name.label, evidence, seconds={"search": took})
+                results.append(self._result(number, answer, final=False))
                 tell("evidence", number, results[-1])
             return results
 
@@ -399,9 +403,6 @@ class _Batch:
             seconds={"search": time.perf_counter() - started},
             deterministic=True,
         )
-
-    def _selected(self, number: int, evidence: Any, label: str) -> Result:
-        return self._result(number, Answer(self._questions[number], "", label, evidence), final=False)
 
     def _result(self, number: int, answer: Answer, check: Check | None = None, *, final: bool = True) -> Result:
         request, found = self._requests[number], self._found.get(number)

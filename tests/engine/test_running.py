@@ -67,6 +67,8 @@ class TestRequests:
         assert len([source for source in results[1].evidence.sources if source.relevance is not None]) == 3
         assert results[2].check is not None
         assert results[6].evidence.chains
+        searched = [result.seconds.get("search", 0.0) > 0 for result in results]
+        assert searched == [True, True, False, False, True, True, True]
 
     def test_a_request_has_documents_of_its_own_or_those_of_the_call(self):
         requests = [

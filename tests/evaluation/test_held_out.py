@@ -26,7 +26,7 @@ from pytrace.evaluation.scores.seen_questions import (
     question_lists,
 )
 from pytrace.evaluation.scores.significance import bootstrap_interval
-from pytrace.evaluation.scores.summary import LEARNED_FROM, Report, make_report, score_run
+from pytrace.evaluation.scores.summary import LEARNED_FROM, REPLACED, Report, make_report, score_run
 from pytrace.methods.abilities import CAPABLE, UNABLE, Abilities
 from pytrace.methods.catalog import METHODS, method_settings
 from pytrace.records import Document, Question
@@ -255,8 +255,20 @@ class TestFiles:
     def test_a_damaged_note_is_told(self) -> None:
         with RunStore(":memory:") as store:
             store.open_run(SETTINGS, notes={LEARNED_FROM: {EXTRACTOR: 3}})
-            with pytest.raises(StoreError, match="its list of learned questions cannot be read"):
+            with pytest.raises(StoreError, match="its lists of learned questions and replaced parts cannot be read"):
                 score_run(store)
+
+    def test_a_report_names_the_parts_that_were_replaced_in_methods_that_it_has(self) -> None:
+        parts = {"trace": ["units are sentences instead of written triples"], "cot": ["no letters"], "rag": []}
+        with RunStore(":memory:") as store:
+            store.open_run({}, notes={REPLACED: parts})
+            for method in ("trace", "rag"):
+                for row in results(method, (0,)):
+                    store.save(method, row.question_id, row)
+            one = score_run(store)
+            assert one.notices == ("In trace, units are sentences instead of written triples.",)
+            assert one.notes == {}
+            assert "In trace, units are sentences" in report_page(one, store, title="Parts")
 
     def test_the_page_has_notices_and_columns(self, store: RunStore) -> None:
         page = report_page(score_run(store), store, title="Fair", baseline="trace")

@@ -41,6 +41,7 @@ _T = TypeVar("_T")
 _DEPTHS = (1, 3, 5, 10, 100)
 
 LEARNED_FROM = "learned from"
+REPLACED = "replaced"
 """The note of a run with the hashes of `question_lists`; a report has what follows from them instead."""
 
 
@@ -135,7 +136,8 @@ class Report(msgspec.Struct, frozen=True):
     """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
 
     `learned` are the learned weights that methods use, and `unseen` counts the questions that none of them has seen; None if that is not
-    known. `notices` says in sentences what limits the figures: mixed readers, seen questions.
+    known. `notices` says in sentences what limits the figures: mixed readers, seen questions, parts of
+    papers' methods that the language model has not the ability for.
     """
 
     questions: int
@@ -179,9 +181,10 @@ def score_run(
     notes = store.notes
     try:
         lists = msgspec.convert(notes.pop(LEARNED_FROM, {}), dict[str, frozenset[str] | None])
+        replaced = msgspec.convert(notes.pop(REPLACED, {}), dict[str, tuple[str, ...]])
     except ValueError as error:
         raise StoreError(
-            f"{store.path}: its list of learned questions cannot be read ({error}); evaluate into another file"
+            f"{store.path}: its lists of learned questions and replaced parts cannot be read ({error}); evaluate into another file"
         ) from None
     return make_report(
         results,
@@ -193,6 +196,7 @@ def score_run(
         settings=store.settings,
         notes=notes,
         lists=lists,
+        replaced=replaced,
         seed=seed,
         matcher=matcher,
         baseline=baseline,
@@ -206,6 +210,7 @@ def make_report(
     settings: Mapping[str, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
     lists: Lists | None = None,
+    replaced: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
     matcher: Matcher | None = None,
     baseline: str | None = None,
@@ -236,6 +241,7 @@ def make_report(
         seen_notice(
             learned, methods=len(results), questions=len(hashes), unseen=None if unseen is None else len(unseen)
         ),
+        *(f"In {method}, {part}." for method in results for part in (replaced or {}).get(method, ())),
     )
     return Report(
         questions=len(hashes),

@@ -25,7 +25,7 @@ OWN_WEIGHTS = "weights.json"
 """In an index's directory: the weights that were learned for it."""
 
 _SHIPPED = Path(__file__).with_name("weights.json")
-_FEW = 100
+_FEW = 10
 
 
 class Scored(NamedTuple):
@@ -140,7 +140,7 @@ def _checksum(weights: Weights) -> str:
 
 
 def sureness(scores: Floats) -> float:
-    """Return how far the best pair stands out by the scores of all: its share of at least 100.
+    """Return how far the best pair stands out by the scores of all: its share of at least ten.
 
     Those that are missing count as the mean of the others: the best of a few pairs would be sure without any merit of its own.
     """
