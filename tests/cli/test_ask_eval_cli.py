@@ -461,7 +461,10 @@ def test_models_that_are_no_models_are_refused(docs: Path, tmp_path: Path) -> No
     notes.write_text("this is no model", encoding="utf-8")
 
     def ask(llm: object, **environment: str) -> tuple[int, str, str]:
-        result = finish("ask", QUESTION, "--docs", docs, "--method", "rag", "--llm", llm, **environment)
+        # Spans are read without a language model.
+        result = finish(
+            "ask", QUESTION, "--docs", docs, "--method", "rag", "--set", "reading=free", "--llm", llm, **environment
+        )
         return result.returncode, result.stdout, result.stderr
 
     refused(ask(notes), str(notes), "GGUF")
@@ -627,6 +630,8 @@ def test_an_answer_says_whether_its_model_ran_deterministically(
         docs,
         "--method",
         "rag",
+        "--set",
+        "reading=free",
         "--llm",
         random_gguf,
         "--llm-style",

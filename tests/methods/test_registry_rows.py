@@ -168,7 +168,7 @@ def test_selection_by_the_encoder_alone_never_loads_a_language_model(method: str
     def missing() -> LanguageModel:
         raise ModelFileError(f"there is no {tmp_path / 'missing.gguf'}")
 
-    made = make_method(method, deferred(missing), HashEncoder, UNABLE)
+    made = make_method(f"{method}:reading=free", deferred(missing), HashEncoder, UNABLE)
     (evidence,) = made.select(["In which country is Ada Foah?"], [DOCUMENTS])
     assert evidence.context
     with pytest.raises(ModelFileError, match=r"missing\.gguf"):
