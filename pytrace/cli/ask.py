@@ -156,13 +156,17 @@ class Ask(Command):
                 )
 
         def show_text() -> None:
+            replaced = (
+                substitutions(needed, self.models.abilities.known(), self.settings)
+                if self.explain and not by_texts
+                else ()
+            )
+            for note in replaced:
+                common.print_text(f"Replaced for this language model: {note}")
             for number, result in enumerate(results):
                 if self.questions is not None:
                     common.print_styled(f"{chr(10) if number else ''}Question: {result.question}", "bold")
                 print_result(result, explain=self.explain)
-                if self.explain and not by_texts:
-                    for note in substitutions(needed, self.models.abilities.known(), self.settings):
-                        common.print_text(f"Replaced for this language model: {note}")
                 if result.check is not None:
                     for certificate in result.check.certificates:
                         print_certificate(certificate)

@@ -136,7 +136,7 @@ def print_claims(claims: Sequence[CheckedClaim]) -> None:
     """Print claims, each with what texts say of it, why, and the nearest sentence."""
     for claim in claims:
         common.print_text(f"  {_MARKS[claim.label]} {common.printable(' '.join(claim.text.split()))}")
-        common.print_text(f"       {claim.label} ({claim.supported:.2f}): {common.printable(claim.reason)}")
+        common.print_text(f"       {claim.label} (support {claim.supported:.2f}): {common.printable(claim.reason)}")
         if claim.evidence:
             best = claim.evidence[0]
             common.print_text(

@@ -351,6 +351,8 @@ def _steps(
 
 def _link(units: Sequence[Unit], number: int, documents: Mapping[str, Document], question: str) -> tuple[int, str]:
     """Return which earlier step leads to a step (from 1; 0: the question), and by which name or words."""
+    if number == 0:
+        return 0, ""
     unit = units[number]
     here = documents.get(unit.document_id)
     text = _text(unit, documents)

@@ -4,7 +4,7 @@
 >>> assert_faithful("Ada Foah is in Ghana. It was founded in 1783.", ["Ada Foah is a town in Ghana."])  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 AssertionError: 1 of 2 claims of the answer is supported, a score of 0.50 (at least 1.00 is wanted):
-  not there (0.3...): It was founded in 1783.
+  not there (support 0.3...): It was founded in 1783.
       the evidence lacks founded, 1783
       nearest: Ada Foah is a town in Ghana. (context 0)
 """
@@ -170,7 +170,7 @@ def unsupported(checked: CheckedResponse) -> str:
 
 
 def _described(claim: CheckedClaim) -> str:
-    lines = [f"  {claim.label} ({claim.supported:.2f}): {claim.text}", f"      {claim.reason}"]
+    lines = [f"  {claim.label} (support {claim.supported:.2f}): {claim.text}", f"      {claim.reason}"]
     if claim.evidence:
         nearest = claim.evidence[0]
         place = nearest.title or nearest.source

@@ -9,7 +9,7 @@
 0.5
 >>> print(result.reason)  # doctest: +ELLIPSIS
 1 of 2 claims is supported by the contexts:
-  not there (0...): It was founded in 1783.
+  not there (support 0...): It was founded in 1783.
       ...
 """
 

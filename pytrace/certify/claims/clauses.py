@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from pytrace.certify.claims.tokens import IRREGULAR_FORMS, IRREGULAR_VERBS, Token
+from pytrace.certify.claims.tokens import IRREGULAR_FORMS, IRREGULAR_VERBS, LISTS, Token
 from pytrace.documents.phrases import function_words
 
 Phrase = tuple[int, ...]
@@ -16,92 +16,15 @@ _WORDS = function_words()
 _BE = frozenset(("is", "are", "was", "were", "be", "been", "being", "am"))
 _AUXILIARIES = _WORDS["auxiliaries"]
 _LINKING = _BE | frozenset(("has", "have", "had", "became", "become", "becomes"))
-_BEFORE_BASE = frozenset(
-    [
-        "do",
-        "does",
-        "did",
-        "can",
-        "could",
-        "will",
-        "would",
-        "shall",
-        "should",
-        "may",
-        "might",
-        "must",
-        "to",
-        "they",
-        "we",
-        "i",
-        "you",
-    ]
-)
-_DETERMINERS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "his",
-        "her",
-        "its",
-        "their",
-        "our",
-        "my",
-        "your",
-        "this",
-        "these",
-        "those",
-        "every",
-        "each",
-        "no",
-        "some",
-        "any",
-    ]
-)
+_BEFORE_BASE = frozenset(LISTS.before_base.split())
+_DETERMINERS = frozenset(LISTS.determiners.split())
 _PREPOSITIONS = _WORDS["prepositions"] - {"to"}
 _PRONOUNS = frozenset(["he", "she", "it", "they", "we", "i", "you", "him", "them", "us", "me", "who", "whom"])
 RELATIVES = frozenset(("who", "whom", "which", "that"))
 # A clause after one of these is not a main clause.
-_SUBORDINATORS = RELATIVES | frozenset(
-    [
-        "whose",
-        "where",
-        "when",
-        "while",
-        "after",
-        "before",
-        "because",
-        "although",
-        "though",
-        "since",
-        "until",
-        "if",
-        "as",
-    ]
-)
+_SUBORDINATORS = RELATIVES | frozenset(LISTS.subordinators.split())
 _JOINING = frozenset(("and", "or", "but", "then"))
-_ADVERBS = frozenset(
-    [
-        "also",
-        "never",
-        "ever",
-        "later",
-        "first",
-        "then",
-        "still",
-        "once",
-        "often",
-        "soon",
-        "already",
-        "just",
-        "always",
-        "now",
-        "again",
-        "only",
-        "not",
-    ]
-)
+_ADVERBS = frozenset(LISTS.adverbs.split())
 _MAX_AGENT_DISTANCE = 10  # words between a passive verb and "by"
 # Marks between which a phrase ends; quotation marks, slashes and the like are part of it.
 _BREAKS = frozenset(",;:.!?()[]–—|")

@@ -40,42 +40,46 @@ class WordLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opposites: str
     irregular_verbs: str
     irregular_nouns: str
+    before_base: str
+    determiners: str
+    subordinators: str
+    adverbs: str
 
 
-_LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=WordLists)
-_FUNCTION = frozenset(_LISTS.stop.split())
-_NEGATIONS = frozenset(_LISTS.negations.split())
-_MONTHS = frozenset(_LISTS.months.split())
+LISTS = msgspec.json.decode(resources.files(__package__).joinpath("words.json").read_bytes(), type=WordLists)
+_FUNCTION = frozenset(LISTS.stop.split())
+_NEGATIONS = frozenset(LISTS.negations.split())
+_MONTHS = frozenset(LISTS.months.split())
 NUMBERS: dict[str, float] = {
-    **{word: float(number) for number, word in enumerate(_LISTS.units.split())},
-    **{word: 10.0 * number for number, word in enumerate(_LISTS.tens.split(), 2)},
+    **{word: float(number) for number, word in enumerate(LISTS.units.split())},
+    **{word: 10.0 * number for number, word in enumerate(LISTS.tens.split(), 2)},
     # "First" is not among them: most are no ordinals, as in "at first".
-    **{word: float(number) for number, word in enumerate(_LISTS.ordinals.split(), 2)},
+    **{word: float(number) for number, word in enumerate(LISTS.ordinals.split(), 2)},
 }
-_TENS = frozenset(_LISTS.tens.split())
-REFUSALS = frozenset(_LISTS.refusals.split())
-EXCLUSIVES = frozenset(_LISTS.exclusives.split())
-SYMMETRIC = frozenset(_LISTS.symmetric.split())
+_TENS = frozenset(LISTS.tens.split())
+REFUSALS = frozenset(LISTS.refusals.split())
+EXCLUSIVES = frozenset(LISTS.exclusives.split())
+SYMMETRIC = frozenset(LISTS.symmetric.split())
 # The kinds that a word has whatever its capital and its place; most words of a text are such.
 _LISTED: dict[str, TokenKind] = {
     **dict.fromkeys(_FUNCTION, "function"),
     **dict.fromkeys((*_NEGATIONS, "t"), "negation"),
 }
-for _other in (*NUMBERS, *_LISTS.scales, *_MONTHS):
+for _other in (*NUMBERS, *LISTS.scales, *_MONTHS):
     _LISTED.pop(_other, None)
 OPPOSITES: dict[str, frozenset[str]] = {}
-for _pair in _LISTS.opposites.split(";"):
+for _pair in LISTS.opposites.split(";"):
     _first, _second = _pair.split()
     OPPOSITES[_first] = OPPOSITES.get(_first, frozenset()) | {_second}
     OPPOSITES[_second] = OPPOSITES.get(_second, frozenset()) | {_first}
 IRREGULAR_FORMS = {
     form: base
-    for family in (*_LISTS.irregular_verbs.split(";"), *_LISTS.irregular_nouns.split(";"))
+    for family in (*LISTS.irregular_verbs.split(";"), *LISTS.irregular_nouns.split(";"))
     for base, *forms in [family.split()]
     for form in forms
 }
 """The base of each irregular form: "write" of "wrote"."""
-IRREGULAR_VERBS = frozenset(" ".join(_LISTS.irregular_verbs.split(";")).split())
+IRREGULAR_VERBS = frozenset(" ".join(LISTS.irregular_verbs.split(";")).split())
 """All forms of irregular verbs, their bases included."""
 
 WEIGHTS = {"number": 2.0, "month": 1.5, "name": 1.5, "word": 1.0}
@@ -118,7 +122,7 @@ def tokens(text: str) -> list[Token]:
             opens = True
         kind = _LISTED.get(form)
         value = None if kind else _value(form, read, between)
-        if value is not None and read and (form in _LISTS.scales or _completes(read[-1], form, between)):
+        if value is not None and read and (form in LISTS.scales or _completes(read[-1], form, between)):
             # "six million" is one number, and so is "seventy-one".
             before = read.pop()
             token = before._replace(form=f"{before.form} {form}", value=value, end=end)
@@ -155,9 +159,9 @@ def _value(form: str, before: list[Token], between: str) -> float | None:
             return float(_ENDING.sub("", form).replace(",", ""))
         except ValueError:
             return None
-    if form in _LISTS.scales:
+    if form in LISTS.scales:
         if before and before[-1].value is not None and between in (" ", "-"):
-            return before[-1].value * _LISTS.scales[form]
+            return before[-1].value * LISTS.scales[form]
         return None
     value = NUMBERS.get(form)
     if value is not None and before and _completes(before[-1], form, between):

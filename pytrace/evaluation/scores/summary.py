@@ -41,8 +41,9 @@ _T = TypeVar("_T")
 _DEPTHS = (1, 3, 5, 10, 100)
 
 LEARNED_FROM = "learned from"
-REPLACED = "replaced"
 """The note of a run with the hashes of `question_lists`; a report has what follows from them instead."""
+REPLACED = "replaced"
+"""The note of a run with the `substitutions` of each method; a report has them in its notices."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -136,8 +137,8 @@ class Report(msgspec.Struct, frozen=True):
     """The outcome of an evaluation: settings, a summary of each method, and how methods compare.
 
     `learned` are the learned weights that methods use, and `unseen` counts the questions that none of them has seen; None if that is not
-    known. `notices` says in sentences what limits the figures: mixed readers, seen questions, parts of
-    papers' methods that the language model has not the ability for.
+    known. `notices` says in sentences what limits the figures: mixed readers, seen questions, replaced
+    parts of papers' methods.
     """
 
     questions: int

@@ -25,7 +25,10 @@ OWN_WEIGHTS = "weights.json"
 """In an index's directory: the weights that were learned for it."""
 
 _SHIPPED = Path(__file__).with_name("weights.json")
-_FEW = 10
+# In pools of two passages, 10 and 15 give gold passages the highest likelihood, and 10 loses less where both are gold
+# (python -m benches.small_pools).
+MIN_PAIRS = 10
+"""Pairs that the best one is compared with at least: its share of fewer would be high whatever its score."""
 
 
 class Scored(NamedTuple):
@@ -140,12 +143,9 @@ def _checksum(weights: Weights) -> str:
 
 
 def sureness(scores: Floats) -> float:
-    """Return how far the best pair stands out by the scores of all: its share of at least ten.
-
-    Those that are missing count as the mean of the others: the best of a few pairs would be sure without any merit of its own.
-    """
+    """Return the best pair's share of all pairs; of fewer than `MIN_PAIRS`, the missing ones have the mean score of the others."""
     spread = np.exp(scores - scores.max())
-    missing = max(_FEW - len(scores), 0)
+    missing = max(MIN_PAIRS - len(scores), 0)
     return float(1 / (spread.sum() + missing * np.exp(scores.mean() - scores.max())))
 
 
