@@ -151,7 +151,7 @@ class Eval(Command):
         from pytrace.evaluation.scores.seen_questions import SEARCH, question_lists
         from pytrace.evaluation.scores.study import draw_curves
         from pytrace.evaluation.scores.summary import LEARNED_FROM, REPLACED
-        from pytrace.methods.catalog import add_system, substitutions
+        from pytrace.methods.catalog import add_system
 
         models, out = self.models, self.out
         asked = (*self.methods, *map(add_system, self.systems))
@@ -199,10 +199,7 @@ class Eval(Command):
                     "engine": self.engine,
                     "processes": self.processes,
                     LEARNED_FROM: lists,
-                    REPLACED: {
-                        method.label: substitutions(method, models.abilities.known(), self.settings)
-                        for method in methods
-                    },
+                    REPLACED: opened.replaced(),
                 },
             )
             if out is not None:

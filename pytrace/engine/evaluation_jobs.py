@@ -129,6 +129,14 @@ class OpenJob:
             "versions": {"pytrace": pytrace.__version__, **versions(remote=models.remote)},
         }
 
+    def replaced(self) -> dict[str, tuple[str, ...]]:
+        """Return the `substitutions` of each method, by its label."""
+        from pytrace.methods.catalog import check_overrides, substitutions
+
+        abilities = self.job.models.abilities.known()
+        overrides = check_overrides(self.job.methods, self.job.settings)
+        return {method.label: substitutions(method, abilities, overrides[method.name]) for method in self.job.methods}
+
 
 @contextmanager
 def open_job(job: EvaluationJob) -> Iterator[OpenJob]:
