@@ -156,13 +156,6 @@ class Ask(Command):
                 )
 
         def show_text() -> None:
-            replaced = (
-                substitutions(needed, self.models.abilities.known(), self.settings)
-                if self.explain and not by_texts
-                else ()
-            )
-            for note in replaced:
-                common.print_text(f"Replaced for this language model: {note}")
             for number, result in enumerate(results):
                 if self.questions is not None:
                     common.print_styled(f"{chr(10) if number else ''}Question: {result.question}", "bold")
@@ -171,6 +164,9 @@ class Ask(Command):
                     for certificate in result.check.certificates:
                         print_certificate(certificate)
                     print_claims(result.check.claims)
+            if self.explain and not by_texts:
+                for note in substitutions(needed, self.models.abilities.known(), self.settings):
+                    common.print_text(f"Replaced for this language model: {note}")
 
         return Output(results[0] if self.questions is None else {"results": results}, show_text)
 
