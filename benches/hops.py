@@ -4,7 +4,7 @@
         [--failures FILE] [--write FILE]
 
 A folder has corpus.jsonl (id, title, text) and questions.jsonl (question, gold: ids). Each is ranked by weights that were learned
-from the others, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
+from the others, and by those that ship, with their titles kept and replaced; questions of --single folders take one passage, and are scored by nDCG, too.
 With --misspelt a letter is wrong in a name of each question, as it comes and as `HopSearch.read` reads it; with --heads passages are
 known by the heads of triples, too, which the rules for phrases find (`index build --kg`); with --together each folder's questions are
 asked of one index of all folders' passages, too. With --write weights are learned from all folders, and written with the hashes of their questions.
@@ -41,11 +41,11 @@ from pytrace.kernels import personalised_pagerank
 from pytrace.retrieval.hops.features import FEATURES, Pairs
 from pytrace.retrieval.hops.learning import KnownQuestion, known_question, learn
 from pytrace.retrieval.hops.search import HopSearch, PassageRanking
-from pytrace.retrieval.hops.weights import Weights
+from pytrace.retrieval.hops.weights import Weights, learned_questions, load_weights
 from pytrace.retrieval.passages import PassageIndex
 from pytrace.retrieval.passages.graph import Links
 from pytrace.retrieval.passages.segment import document_id
-from pytrace.storage.question_hashes import save_question_hashes
+from pytrace.storage.question_hashes import question_hash, save_question_hashes
 
 _DEPTH = 50
 _WITHOUT = {
@@ -117,6 +117,8 @@ def main() -> int:
     failures: list[dict[str, Any]] = []
     for folder in (*options.folders, *options.single):
         weights = _learned(asked, options.folders, options.single, leave_out=folder)
+        seen = len({*map(question_hash, questions_of([folder]))} & (learned_questions() or frozenset()))
+        shipped = f"as shipped ({seen} seen)"
         for titles in options.titles if folder in options.folders else ["kept"]:
             one = asked[folder, titles]
             print(
@@ -127,6 +129,7 @@ def main() -> int:
                 _print(name, rankings, one.gold)
             ranked = _ranked(one, weights)
             _print("search across hops", ranked, one.gold)
+            _print(shipped, _ranked(one, load_weights()), one.gold)
             for name, chosen in _chosen(one, weights).items():
                 _print_chosen(name, chosen, one.gold)
             if options.failures and titles == "kept" and folder in options.folders:

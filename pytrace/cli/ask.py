@@ -20,7 +20,6 @@ from pytrace.errors import InputError
 from pytrace.results import Check, Request
 
 if TYPE_CHECKING:
-    from pytrace.documents import ReadReport
     from pytrace.methods.catalog import MethodName
 
 # Of skipped documents; more would bury the answer.
@@ -111,7 +110,6 @@ class Ask(Command):
 
     def run(self) -> Output:
         from pytrace.cli.certify_claims import print_claims
-        from pytrace.documents import ReadReport
         from pytrace.engine.questions import read_questions
         from pytrace.methods.catalog import parse_method, substitutions
 
@@ -122,13 +120,6 @@ class Ask(Command):
         needed = parse_method(DEFAULT_METHOD) if method is None else method
         self.knowledge.check([needed])
         questions = [self.question or ""] if self.questions is None else read_questions(self.questions)
-        report = ReadReport()
-        corpus = self._corpus(needed, report)
-        common.print_skipped(report, _NAMED)
-        if isinstance(corpus, Corpus) and not isinstance(corpus, IndexedCorpus) and len(corpus) > _WORTH_INDEXING:
-            common.remark(
-                f"embedding {len(corpus):,} passages for this question; 'pytrace index build' does it once for all questions"
-            )
         requests = [
             Request(
                 question=question,
@@ -143,8 +134,14 @@ class Ask(Command):
             for question in questions
         ]
         with ExitStack() as opened:
+            status = opened.enter_context(common.spinner("reading documents"))
+            corpus = self._corpus(needed)
+            if isinstance(corpus, Corpus) and not isinstance(corpus, IndexedCorpus) and len(corpus) > _WORTH_INDEXING:
+                common.remark(
+                    f"embedding {len(corpus):,} passages for this question; 'pytrace index build' does it once for all questions"
+                )
             resources = self._resources(corpus, opened)
-            status = opened.enter_context(common.spinner("searching"))
+            status("searching")
             results = self.models.run(
                 requests, corpus, resources=resources, on_event=lambda stage, *_: status(_STAGES.get(stage, ""))
             )
@@ -195,8 +192,9 @@ class Ask(Command):
         others = (self.method, self.knowledge.kb, self.sentence_index)
         return self.claim and has_texts and others == (None, None, None)
 
-    def _corpus(self, method: MethodName, report: ReadReport) -> Corpus:
+    def _corpus(self, method: MethodName) -> Corpus:
         """Return the corpus: an index, or the documents, which are read now while the models load."""
+        from pytrace.documents import ReadReport
         from pytrace.engine.inputs import read_corpus
 
         local = not self._judged_by_texts() and not self.models.asks_servers
@@ -213,4 +211,7 @@ class Ask(Command):
         # An index of sentences that is there already needs no documents.
         if self.docs is None and self.sentence_index is not None:
             return Corpus(())
-        return Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, at_first=at_first, **self.reading))
+        report = ReadReport()
+        read = Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, at_first=at_first, **self.reading))
+        common.print_skipped(report, _NAMED)
+        return read

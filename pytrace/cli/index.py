@@ -358,12 +358,13 @@ def _write(
                 advance()
 
         writer.add(counted())
-    if again and skip_bad and report.bad:
-        common.remark("nothing is removed, since what cannot be read now may still be there")
-    elif again:
-        writer.remove_unseen()
-    common.print_skipped(report)
-    return _result(directory, writer.commit(), report, skip_bad=skip_bad)
+        if again and skip_bad and report.bad:
+            common.remark("nothing is removed, since what cannot be read now may still be there")
+        elif again:
+            writer.remove_unseen()
+        common.print_skipped(report)
+        changes = writer.commit()  # embeds what is left
+    return _result(directory, changes, report, skip_bad=skip_bad)
 
 
 def _result(directory: Path, changes: Changes, report: ReadReport | None = None, *, skip_bad: bool = False) -> Output:
