@@ -3,9 +3,8 @@
     python -m benches.answers --data DIR --work DIR [--limit N] [--methods NAME…]
 
 Sets: HotpotQA's adversarial development questions with ten paragraphs each (`advhotpot10-dev`) and the questions of the open corpora, over
-an index of each. The weights of the answer extractor have seen none of these questions; those of the search have seen the ones of the open
-corpora. Every method answers every question (no threshold); abstention is counted at the default threshold, and for 100 questions of each
-corpus that are asked of another one.
+an index of each. Neither the weights of the answer extractor nor those of the search have seen any of these questions. Every method answers
+every question (no threshold); abstention is counted at the default threshold, and for 100 questions of each corpus that are asked of another.
 """
 
 from __future__ import annotations
