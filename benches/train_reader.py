@@ -172,12 +172,14 @@ def learn_certainty(reads: Sequence[Read]) -> dict[str, float]:
 
 def learned(rows: Sequence[Row], vocabulary: dict[str, int]) -> SpanWeights:
     """Learn choice from all rows, and certainty from the answers of each fold by weights of the others."""
+    # All forms of a question are in one fold.
+    draws = [crc32(row.example.question.encode()) for row in rows]
     reads: list[Read] = []
     for fold in range(FOLDS):
-        others = [row for number, row in enumerate(rows) if number % FOLDS != fold]
+        others = [row for row, draw in zip(rows, draws, strict=True) if draw % FOLDS != fold]
         weights = SpanWeights(learn_choice(others, vocabulary), {})
-        mine = [row.example for number, row in enumerate(rows) if number % FOLDS == fold]
-        reads += read([each for each in mine if each.evidence.relevance or crc32(each.question.encode()) % 4 == 0], weights)
+        mine = [(row.example, draw // FOLDS) for row, draw in zip(rows, draws, strict=True) if draw % FOLDS == fold]
+        reads += read([each for each, draw in mine if each.evidence.relevance or draw % 4 == 0], weights)
         print(f"fold {fold}: {np.mean([one.right for one in reads]):.3f} right so far", file=sys.stderr, flush=True)
     return SpanWeights(learn_choice(rows, vocabulary), learn_certainty(reads))
 
