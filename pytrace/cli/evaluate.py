@@ -50,8 +50,8 @@ class Eval(Command):
     Anybody's retriever or pipeline is asked the same questions and scored the same way by --system, with the settings that baselines
     that retrieve have: my.module:search:top=3.
 
-    Methods that read answers in different ways are named. Of the questions that learned weights were trained on (the answer extractor's, the
-    search's), it says how many there are, and reports the scores on the others next to those on all.
+    If methods read answers in different ways, eval says how. It counts the questions that the learned weights in use (of the answer
+    extractor and the search) were trained on, and reports the scores on the others next to those on all.
 
     A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
     --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
@@ -73,7 +73,7 @@ class Eval(Command):
         "Cut documents of more words into passages of at most so many; short ones stay as they are.", ge=1
     )
     index: Path | None = option(
-        "Give each question the passages that are found across this index, made by 'pytrace index build'.",
+        "Search this index, made by 'pytrace index build', for each question.",
         metavar="DIR",
     )
     pool: int | None = option(

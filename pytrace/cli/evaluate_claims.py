@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class EvalClaims(Command):
-    """Check labelled claims or responses, and say how well the verdicts agree with the labels.
+    """Check labeled claims or responses, and report how well the verdicts agree with the labels.
 
     Each line of DATA has `label` (supported, contradicted, not there, or a data set's word for one of them), and `claim` with `evidence` (its
     sentences) as FEVER and WiCE have them, or a response with its contexts as `pytrace certify --responses` reads it; rows without evidence
-    are checked against --docs or --index. Of a response the worst claim counts. Of the claims that the checker's weights were trained on it says
-    how many there are, and scores the others once more.
+    are checked against --docs or --index. The worst claim of a response decides. eval-claims counts the claims that the checker's weights were
+    trained on, and scores the others separately.
     """
 
     data: tuple[Path, ...] = argument("DATA...", required=True)

@@ -43,8 +43,8 @@ class Serve(Command):
     facts: Path | None = FACTS
     max_body: int = option("Megabytes of a request or an uploaded file, at most.", ge=1, le=4096, default=32)
     request_timeout: float = option("Seconds that a request may take.", gt=0, le=86_400, default=120.0)
-    answering: int = option("Questions that are answered with the language model at once.", ge=1, le=64, default=16)
-    waiting: int = option("Questions that may wait for that; more are told to come again.", ge=0, le=10_000, default=64)
+    answering: int = option("Questions that are answered at once.", ge=1, le=64, default=16)
+    waiting: int = option("Questions that may wait; more are refused with status 429.", ge=0, le=10_000, default=64)
     rate: int = option("Requests a minute of each key, or address without keys; 0: any number.", ge=0, default=0)
     grace: float = option(
         "Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0

@@ -242,7 +242,7 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
     assert "the question has no document; the model wrote one" in told["notes"]
     status, _, errors = run("ask", QUESTION, "--method", "dense")
     assert status == 2
-    assert "there is nothing that dense could answer from; give --docs FILE|FOLDER or --kg DIR" in errors
+    assert "dense has nothing to answer from; give --docs FILE|FOLDER or --kg DIR" in errors
 
 
 def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_ask_judges_claims_by_texts_without_a_language_model(run, monkeypatch):
     both = told(run, "ask", "--claim", "--questions", "claims.txt", "--docs", "corfu.jsonl")["results"]
     assert [one["answer"] for one in both] == ["SUPPORTS", "REFUTES"]
     status, _, err = run("ask", "Corfu is green.", "--claim", "--checker", "lm")
-    assert (status, "--checker decides about claims beside texts" in err) == (2, True)
+    assert (status, "--checker judges claims against texts" in err) == (2, True)
 
 
 @pytest.mark.models
