@@ -333,7 +333,7 @@ def test_gold_reads_the_supporting_documents_and_no_others(questions: Path, run:
         tmp_path / "bare.jsonl", [{"id": "b", "question": "Where?", "answer": "Ghana", "documents": ROWS}]
     )
     refused(run("eval", "rag", "gold", "--data", bare), "1 of 1 questions (such as 'b') have none")
-    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "'pytrace eval' alone knows")
+    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "only 'pytrace eval' knows")
 
 
 def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run, tmp_path: Path) -> None:
