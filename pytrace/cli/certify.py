@@ -68,8 +68,8 @@ class Certify(Command):
         metavar="KB|URL",
     )
     kg_format: str | None = GRAPH_FORMAT
-    docs: tuple[Path, ...] = option("A file or a folder of documents to check against. May be repeated.")
-    index: Path | None = option("An index to check against: for each claim its passages.", metavar="DIR")
+    docs: tuple[Path, ...] = option("Documents to check against: a file or a folder. May be repeated.")
+    index: Path | None = option("Index to check against; each claim gets its own passages.", metavar="DIR")
     responses: Path | None = option("JSON Lines with question, response and gold answers, or with contexts.")
     checker: str | None = CHECKER
     atomic: bool = ATOMIC

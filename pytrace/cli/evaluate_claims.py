@@ -30,11 +30,11 @@ class EvalClaims(Command):
     """
 
     data: tuple[Path, ...] = argument("DATA...", required=True)
-    docs: tuple[Path, ...] = option("A file or a folder of documents to check against. May be repeated.")
-    index: Path | None = option("An index to check against: for each claim its passages.", metavar="DIR")
+    docs: tuple[Path, ...] = option("Documents to check against: a file or a folder. May be repeated.")
+    index: Path | None = option("Index to check against; each claim gets its own passages.", metavar="DIR")
     checker: str | None = CHECKER
     atomic: bool = ATOMIC
-    limit: int | None = option("Only the first so many rows of each file.", ge=1)
+    limit: int | None = option("Maximum number of rows per file.", ge=1)
     out: Path | None = option("Write every verdict here.", metavar="FILE.jsonl")
     seed: int = SEED
     models: Engine = MODELS
