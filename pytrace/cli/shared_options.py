@@ -23,9 +23,9 @@ from pytrace.triples.graph.exchange import FORMATS
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
 
-LIMIT = option("Only the first so many questions.", ge=1)
-DISTINCT = option("Of questions with the same gold path, only the first.")
-SEED = option("Of every choice that is left to chance.", default=0)
+LIMIT = option("Maximum number of questions.", ge=1)
+DISTINCT = option("Use only the first of questions with the same gold path.")
+SEED = option("Random seed.", default=0)
 ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
 GOLD_DATA = option("Questions with answers and gold paths.")
 MIN_HOPS = option("Only questions whose shortest gold path has at least so many triples (the paper: 2).", ge=1)
