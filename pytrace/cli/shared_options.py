@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 LIMIT = option("Maximum number of questions.", ge=1)
 DISTINCT = option("Use only the first of questions with the same gold path.")
 SEED = option("Random seed.", default=0)
-ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
+ROWS_OUT = option("Output file of the rows.", metavar="FILE.jsonl")
 GOLD_DATA = option("Questions with answers and gold paths.")
-MIN_HOPS = option("Only questions whose shortest gold path has at least so many triples (the paper: 2).", ge=1)
-MAX_HOPS = option("Only questions whose shortest gold path has at most so many triples.", ge=1)
+MIN_HOPS = option("Minimum number of triples in the shortest gold path of a question (the paper: 2).", ge=1)
+MAX_HOPS = option("Maximum number of triples in the shortest gold path of a question.", ge=1)
 GRAPH = option(
     "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
-GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
+GRAPH_FORMAT = option("Format of the graph.  [default: by suffix]", choices=FORMATS)
 KNOWLEDGE_FORMAT = option("Format of the knowledge base.  [default: by suffix]", choices=FORMATS)
 
 ATOMIC = option(
