@@ -1,6 +1,6 @@
-"""What one question asks for and what comes back: the only schema of an answer.
+"""`Request` and `Result`: what a question asks for, and the only schema of an answer.
 
-`pytrace ask --json`, `pytrace search --json`, `/v1/ask`, `/v1/search`, the MCP tools, stored runs and reports all hold `Result`.
+`pytrace ask --json`, `pytrace search --json`, `/v1/ask`, `/v1/search`, the MCP tools, stored runs and reports all use `Result`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     question
         The question, or the claim to judge.
     task
-        "answer" reads an answer, "search" finds evidence only, "judge" says whether a claim holds.
+        "answer" reads an answer, "search" finds evidence only, "judge" decides whether a claim holds.
     method
-        Method name, with settings after a colon; "" is the default of the task.
+        Method name, with settings after a colon; "" is the task's default.
     settings
         `name=value` settings of the method.
     where
         Filters on document metadata, such as ``date>=2020``.
     documents
-        Documents of this question alone; None: the corpus of the call.
+        Documents for this question only; None: the corpus of the call.
     passages
         Number of passages to give to the method, or to list for a search.
     chains
@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     check
         Check the answer against its evidence.
     min_confidence
-        Confidence below which no answer is given, from 0 to 1; None: the measured default.
+        Confidence below which no answer is given, from 0 to 1; None: the engine's `min_confidence`.
     """
 
     question: str
@@ -64,8 +64,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A passage or document of the evidence.
 
-    `title` is the heading path, `location` file, page and headings in words, `characters` start and end in the text of its document,
-    `relevance` the score of the search, and `votes` the number of chain steps that are from it. `read` says whether the answer was read from it.
+    `title` is the heading path and `location` names file, page and headings. `characters` are start and end in the document's text,
+    `relevance` is the search score, and `votes` is the number of chain steps from this source. `read` says whether the method read it.
     """
 
     id: str
@@ -88,7 +88,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source
         Index of the passage in `Evidence.sources`; -1 if it is not known.
     sentence
-        The sentence; a heading if the step is about one.
+        The sentence, or a heading.
     sentence_index
         Index of the sentence in its passage, from 0; -1 for the heading or the whole passage.
     location
@@ -104,7 +104,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     triple
         Head, relation and tail, if the step is a triple.
     probability
-        Probability that the method's search gave this step, for `--explain`.
+        Probability of this step in the method's search, for `--explain`.
     """
 
     source: int
@@ -122,8 +122,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class EvidenceChain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Steps that lead to the answer.
 
-    `rank` is the chain's rank in the method's search, from 1 (0: no search made it), and `score` the log-probability that the search gave
-    it, for `--explain`.
+    `rank` is the chain's rank in the method's search, from 1; 0 means that the chain was made for the answer. `score` is its log-probability in
+    the search, for `--explain`.
     """
 
     steps: tuple[Step, ...]
@@ -135,8 +135,8 @@ class EvidenceChain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Findings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The evidence of a result.
 
-    The last step of the first chain holds the answer, if the answer is in the evidence. `context` is what the method read where that is
-    not the text of the sources. `details` are the features, triples, thoughts or queries of methods that have them.
+    The last step of the first chain holds the answer, if the answer is in the evidence. `context` is what the method read, if that is
+    not the text of the sources. `details` are the method's features, triples, thoughts or queries, if it has any.
     """
 
     kind: str
@@ -148,12 +148,12 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """Ids of the documents that the answer was read from, as a whole or by their triples, best first."""
+        """Ids of the documents that were read, whole or as triples, best first."""
         return tuple(source.id for source in self.sources if source.read or source.votes)
 
     @property
     def read_texts(self) -> tuple[str, ...]:
-        """What the answer was read from, entry by entry."""
+        """The texts that the answer was read from."""
         return self.context or tuple(f"[{source.title}] {source.text}" for source in self.sources if source.read)
 
     @property
@@ -163,7 +163,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the check of an answer found: certificates of its reasoning, and its claims compared with the texts."""
+    """Outcome of checking an answer: certificates of its reasoning, and verdicts on its claims."""
 
     certificates: tuple[Certificate, ...] = ()
     claims: tuple[CheckedClaim, ...] = ()
@@ -179,29 +179,29 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     question
         The question as it was asked.
     read_as
-        The question as it was searched for, with misspelled names corrected.
+        The question that was searched for, with misspelled names corrected.
     answer
         The answer; "" if there is none.
     confidence
-        Calibrated probability that the answer is right, from 0 to 1; None if the method does not know.
+        Calibrated probability that the answer is right, from 0 to 1; None if the method has no estimate.
     certainty
-        `confidence` in a word.
+        `confidence` as a word.
     abstained
         Whether no answer is given; `reason` says why, and `withheld` is the answer that was not likely enough.
     method
         Method and settings.
     evidence
-        What was found and read. After an abstention `sources` are the closest passages.
+        What was found and read. After an abstention, `sources` are the closest passages.
     check
-        What the check found, if one was asked for.
+        Outcome of the check, if the request has `check`.
     notes
         Remarks about how the answer was reached.
     usage, seconds
-        Tokens of the language model and wall-clock seconds, by stage.
+        Language model tokens and wall-clock seconds, by stage.
     context_tokens
-        Tokens of the evidence that was read.
+        Tokens of the evidence that was read; 0 if no language model counted them.
     deterministic
-        Whether the same call gives the same numbers to the last bit.
+        Whether the same call gives bit-identical numbers.
     """
 
     version: int = VERSION
@@ -224,7 +224,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def certainty_of(confidence: float | None) -> Certainty:
-    """Return a confidence in a word.
+    """Return a confidence as a word.
 
     Examples
     --------

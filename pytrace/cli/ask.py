@@ -1,4 +1,4 @@
-"""``pytrace ask``: answer a question from documents, with the chains and sentences it rests on."""
+"""``pytrace ask``: answer a question from documents, with the sentences that lead to the answer."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _STAGES = {"search": "reading", "evidence": "reading", "answer": "answering"}
 
 
 class Ask(Command):
-    """Answer QUESTION, or those of --questions, from documents, with the reasoning chains and the sentences they came from.
+    """Answer QUESTION, or those of --questions, from documents, with the sentences that lead to the answer.
 
-    Give --docs or --index, --kg, or both: with --kg the units are the graph's triples, and no document is read by the model again. The
-    variants of ks-llm and the chains of thought answer without documents, too. The method cok asks the knowledge base of --kb
-    where its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO: by the texts of --docs or --index,
-    each part of the claim beside the sentences that speak of it, unless --method or --kb names another judge.
+    Give --docs or --index, --kg, or both. With --kg the units are the graph's triples, and no language model extracts them again. The
+    variants of ks-llm and the chains of thought also answer without documents. The method cok queries the knowledge base of --kb
+    if its thoughts disagree. With --claim the answer is SUPPORTS, REFUTES or NOT ENOUGH INFO: each part of the claim is compared with
+    the texts of --docs or --index, unless --method or --kb names another judge.
     """
 
     question: str | None = argument(required=False)
     questions: Path | None = option(
-        "Answer many in one batch: a question a line, or JSON Lines with a field of this name.", metavar="FILE"
+        "Answer many questions in one batch: one per line, or JSON Lines with the field `question`.", metavar="FILE"
     )
     claim: bool = option("QUESTION is a claim: say whether it holds.")
     docs: Path | None = option("Documents: a file or a folder.")
@@ -52,18 +52,17 @@ class Ask(Command):
         type=MethodType(),
         metavar="NAME[:SETTING=VALUE,…]",
     )
-    retrieve: int = option("From a larger corpus, use this many documents nearest to the question.", ge=1, default=20)
+    retrieve: int = option("Number of passages for the method, those nearest to the question.", ge=1, default=20)
     index: Path | None = option(
-        "An index that 'pytrace index build' made, in place of --docs: the passages are found across all of it.",
+        "An index that 'pytrace index build' made, instead of --docs; all of it is searched.",
         metavar="DIR",
     )
     sentence_index: Path | None = option(
-        "For ks-llm, ks-s and ks-q: select sentences from all of --docs, kept with their vectors in DIR for later questions.",
+        "For ks-llm, ks-s and ks-q: select sentences from all of --docs, and keep them with their vectors in DIR for later questions.",
         metavar="DIR",
     )
     certify: bool = option(
-        "Check what the answer says against the documents, claim by claim, and its chains or thoughts against a graph, where there is "
-        "one: are the steps facts, do they lead to the answer?"
+        "Check the answer: its claims against the documents, and the steps of its chains or thoughts against a graph, if there is one."
     )
     facts: Path | None = option(
         "For --certify: the graph to check against, as for 'pytrace certify'.  [default: the chains' own triples, if they have any]",
@@ -71,13 +70,13 @@ class Ask(Command):
     )
     checker: str | None = CHECKER
     min_confidence: float | None = option(
-        "Answer only what is right with this probability; else say that no answer was found. It takes a reader that chooses of the "
-        "evidence, as hops does: '--set reading=span'.  [default: 0.2]",
+        "Confidence below which no answer is given. Answers that a language model writes ('--set reading=free') have no confidence.  "
+        "[default: 0.2]",
         ge=0,
         le=1,
         metavar="P",
     )
-    explain: bool = option("Show all chains, votes, tokens and seconds.")
+    explain: bool = option("Show all chains, votes, tokens, seconds and replaced parts of the method.")
     knowledge: KnowledgeOptions = KNOWLEDGE
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
@@ -90,22 +89,20 @@ class Ask(Command):
         if self.index is not None and self.docs is not None:
             raise InputError("--index has its documents already; leave out --docs, or index them: 'pytrace index add'")
         if self.facts is not None and not self.certify:
-            raise InputError("--facts is the graph that --certify checks against; give both")
+            raise InputError("--facts requires --certify; give both")
         if self.claim and self.certify:
             raise InputError(
-                "--certify checks how an answer was reached, and a claim is judged at once; leave out either"
+                "--certify checks how an answer was reached, and --claim gives only a verdict; leave one of them out"
             )
         if self.claim and self.min_confidence is not None:
-            raise InputError(
-                "--min-confidence is how likely an answer must be right, and a claim is judged; leave out either"
-            )
+            raise InputError("--min-confidence applies to answers, not to verdicts on a --claim; leave one of them out")
         if self.settings and self._judged_by_texts():
             raise InputError(
-                "--set changes a method, and the claim is judged by texts; name one with --method, or leave out --set"
+                "--set changes a method, and texts judge this claim; name a method with --method, or leave out --set"
             )
         if self.checker is not None and not self.certify and not self._judged_by_texts():
             raise InputError(
-                "--checker decides about claims beside texts; give --certify, or --claim with --docs or --index and no other judge"
+                "--checker judges claims against texts; give --certify, or --claim with --docs or --index and no other judge"
             )
 
     def run(self) -> Output:
@@ -138,7 +135,7 @@ class Ask(Command):
             corpus = self._corpus(needed)
             if isinstance(corpus, Corpus) and not isinstance(corpus, IndexedCorpus) and len(corpus) > _WORTH_INDEXING:
                 common.remark(
-                    f"embedding {len(corpus):,} passages for this question; 'pytrace index build' does it once for all questions"
+                    f"embedding {len(corpus):,} passages for this call; run 'pytrace index build' to embed them once"
                 )
             resources = self._resources(corpus, opened)
             status("searching")
@@ -148,8 +145,8 @@ class Ask(Command):
         for result in results:
             if self.certify and not result.abstained and result.check == Check():
                 raise InputError(
-                    f"there is nothing to certify the answer of {result.method} by: it has no triples, and claims nothing compared with "
-                    "its documents; give --facts KG"
+                    f"there is nothing to certify the answer of {result.method} by: it has no triples, and no claims to compare with "
+                    "documents; give --facts KG"
                 )
 
         def show_text() -> None:

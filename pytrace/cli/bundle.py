@@ -17,18 +17,18 @@ class Bundle(Command):
     same version of Python and the same architecture. llama.cpp is compiled for any processor with AVX2.
     """
 
-    out: Path = option("The folder; it must not be there yet, or be empty.", required=True, metavar="DIR")
+    out: Path = option("Folder to create; it must be empty or not exist.", required=True, metavar="DIR")
     extra: tuple[str, ...] = option(f"An extra of pytrace. May be repeated.  [default: {', '.join(EXTRAS)}]")
     model: tuple[str, ...] = option(
         f"A model or profile, by name. May be repeated.  [default: {', '.join(MODELS)}]", shell_complete=complete_model
     )
     no_models: bool = option("Leave models out.")
     source: str | None = option(
-        "What is installed: a wheel, a checkout or a requirement.  [default: what this pytrace was installed from]",
+        "What to install: a wheel, a checkout or a requirement.  [default: what this pytrace was installed from]",
         metavar="WHEEL|DIR|REQUIREMENT",
     )
-    find_links: Path | None = option("Take packages from this folder of wheels, and from nowhere else.", metavar="DIR")
-    native: bool = option("Compile llama.cpp for this machine's own processor: for machines of the same kind.")
+    find_links: Path | None = option("Take packages only from this folder of wheels.", metavar="DIR")
+    native: bool = option("Compile llama.cpp for this machine's CPU; the bundle then needs machines of the same kind.")
 
     def run(self) -> Output:
         bundle = make_bundle(

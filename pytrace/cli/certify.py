@@ -53,39 +53,40 @@ _PROMPTINGS: tuple[_Prompting, ...] = get_args(_Prompting)
 class Certify(Command):
     """Check the reasoning of responses, of any model, against a knowledge graph or texts.
 
-    Against texts (--docs, --index, or contexts in the rows as RAGAS and DeepEval have them) each claim of a response is supported, contradicted
-    or not there, by its words and without a model, or by --checker.
+    Against texts (--docs, --index, or contexts in the rows as in RAGAS and DeepEval) each claim of a response is supported, contradicted
+    or not there. Its words decide, without a model, or --checker does.
 
-    Against a graph, each line of the responses has `question`, `response` (or several as `responses`), and where they are known `answers` and
-    `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all steps are facts, go
-    on from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper, threshold=0.7,
+    Against a graph, each line of the responses has `question`, `response` (or several as `responses`), and if known `answers` and
+    `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all steps are facts, follow
+    from each other and lead to a gold answer. --set changes what counts as a fact: rule=paper, threshold=0.7,
     entity_threshold=0.8, relation_margin=0.2, top=10.
     """
 
     kg: str | None = option(
-        "The graph: TSV, JSONL, N-Triples, Turtle, the directory that 'kg build' or 'kg index' made, or the address of a SPARQL "
-        "endpoint, of which the facts around what the responses name are read.",
+        "Graph: TSV, JSONL, N-Triples, Turtle, the directory that 'kg build' or 'kg index' made, or the address of a SPARQL "
+        "endpoint, from which the facts around the responses' entities are read.",
         metavar="KB|URL",
     )
     kg_format: str | None = GRAPH_FORMAT
-    docs: tuple[Path, ...] = option("A file or a folder of documents to check against. May be repeated.")
-    index: Path | None = option("An index to check against: for each claim its passages.", metavar="DIR")
+    docs: tuple[Path, ...] = option("Documents to check against: a file or a folder. May be repeated.")
+    index: Path | None = option("Index to check against; each claim gets its own passages.", metavar="DIR")
     responses: Path | None = option("JSON Lines with question, response and gold answers, or with contexts.")
     checker: str | None = CHECKER
     atomic: bool = ATOMIC
     fail_under: float | None = option(
-        "Of texts: exit with status 3 if the mean share of supported claims is lower.", ge=0, le=1
+        "Against texts: exit with status 3 if the mean share of supported claims is lower.", ge=0, le=1
     )
     steps: _Steps = option(
-        "What a step is: a numbered line, a sentence, or what a response has of numbered lines, lists, tables and sentences.",
+        "What a step is: a numbered line, a sentence, or the first that a response has of numbered lines, lists, tables and sentences.",
         default="auto",
     )
     samples: _Samples = option(
-        "Of several responses to a question: the first of the majority, the best, or each.", default="majority"
+        "Responses to certify if a question has several: the first of the majority, the best, or each.",
+        default="majority",
     )
-    limit: int | None = option("Only the first so many responses.", ge=1)
-    out: Path | None = option("Write every certificate here.", metavar="FILE.jsonl")
-    page: Path | None = option("Write one page to look at them.", metavar="FILE.html")
+    limit: int | None = option("Maximum number of responses.", ge=1)
+    out: Path | None = option("File for all certificates.", metavar="FILE.jsonl")
+    page: Path | None = option("File for a page that shows them.", metavar="FILE.html")
     plots: Path | None = option("Draw errors and gap as PNG and SVG.", metavar="DIR")
     explain: bool = option("Show every response with its steps.")
     settings: tuple[str, ...] = SETTINGS

@@ -22,7 +22,7 @@ class Show(Command):
     """
 
     path: Path = argument()
-    limit: int = option("At most so many passages.", ge=0, default=20)
+    limit: int = option("Maximum number of passages.", ge=0, default=20)
     reading: ReadOptions = READING
 
     def run(self) -> Output:

@@ -39,57 +39,55 @@ class Eval(Command):
     context tokens, prompts, tokens asked for and really evaluated, and seconds by stage. Each method extracts its own
     triples, so that its cost is its own; what a batch of questions shares is divided evenly among them.
 
-    Questions that 'pytrace perturb' made are reported by what was done to them, too: the share of right answers (ACC), or of
+    Questions of 'pytrace perturb' are also reported by kind of change: the share of right answers (ACC) and of
     answers that follow a wrong chain (FR), with Mann-Whitney tests against the whole chain.
 
-    Of a BEIR folder, whose questions mostly have no answers, the documents that are chosen are scored: nDCG@10 and recall too.
+    For a BEIR folder, whose questions mostly have no answers, eval scores the chosen documents: nDCG@10 and recall.
 
-    Claims are judged: EM is the accuracy of their labels then, and each label's scores are reported beside it. The method cok
-    asks the knowledge base of --kb where its thoughts disagree.
+    Methods judge claims. EM is then the accuracy of the labels, and each label's scores are reported. The method cok
+    queries the knowledge base of --kb if its thoughts disagree.
 
-    Anybody's retriever or pipeline is asked the same questions and scored the same way by --system, with the settings that baselines
-    that retrieve have: my.module:search:top=3.
+    --system scores your own retriever or pipeline on the same questions. It takes the settings of baselines that
+    retrieve: my.module:search:top=3.
 
-    Methods that read answers in different ways are named. Of the questions that learned weights were trained on (the answer extractor's, the
-    search's), it says how many there are, and reports the scores on the others next to those on all.
+    If methods read answers in different ways, eval says how. It counts the questions that the learned weights in use (of the answer
+    extractor and the search) were trained on, and reports the scores on the others next to those on all.
 
-    A METHOD may carry settings, so that one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. With
-    --sweep and --seeds one METHOD becomes many; what a METHOD names itself is not swept. The scores of methods that differ in
-    their seed only are summed up, too.
+    A METHOD can have settings, so one run can compare a method with itself: ks-llm:sentences=1 ks-llm:sentences=4. --sweep and
+    --seeds turn one METHOD into many; settings that a METHOD names itself are not swept. Scores of methods that differ only in
+    their seed are also summarized.
 
-    However many --processes answer, the batches are the same, and this process alone writes --out. A run may be gone on with by
-    other processes or another engine.
+    The number of --processes does not change the batches, and only this process writes --out. Other processes or another engine
+    can resume a run.
     """
 
     methods: tuple[MethodName, ...] = argument("METHOD...", type=MethodType())
     data: Path = option("Questions with answers, claims, or a BEIR folder.")
-    data_format: str = option("Of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
+    data_format: str = option("Format of the data: hotpotqa, triviaqa, flashrag, fever, …", "--format", default="auto")
     limit: int | None = LIMIT
     pad: int | None = option(
-        "Bring each question to N documents by those of other questions, which hold no gold answer.", ge=1, metavar="N"
+        "Pad each question to N documents with other questions' documents that hold no gold answer.", ge=1, metavar="N"
     )
-    pad_seed: int | None = option("Of what --pad draws.  [default: 0]", ge=0)
-    passage_words: int | None = option(
-        "Cut documents of more words into passages of at most so many; short ones stay as they are.", ge=1
-    )
+    pad_seed: int | None = option("Seed of --pad.  [default: 0]", ge=0)
+    passage_words: int | None = option("Maximum number of words per passage; longer documents are cut.", ge=1)
     index: Path | None = option(
-        "Give each question the passages that are found across this index, made by 'pytrace index build'.",
+        "Search this index, made by 'pytrace index build', for each question.",
         metavar="DIR",
     )
     pool: int | None = option(
-        "Of a BEIR corpus, give each question the N documents that BM25 ranks first.  [default: 100]  With --index: the N "
-        "passages that are found first.  [default: 20]",
+        "For a BEIR corpus: number of documents per question, the first by BM25.  [default: 100]  With --index: number of "
+        "passages, the first of the search.  [default: 20]",
         ge=1,
         metavar="N",
     )
     sweeps: tuple[str, ...] = option(
-        "Ask every METHOD that has this setting once with each value. May be repeated: every combination is asked.",
+        "Run every METHOD that has this setting with each value. May be repeated; all combinations are run.",
         "--sweep",
         metavar="NAME=V1,V2,…",
     )
-    seeds: str | None = option("Ask every METHOD that draws by a seed once with each of these.", metavar="N,N,…")
+    seeds: str | None = option("Run every METHOD that has a seed with each of these.", metavar="N,N,…")
     systems: tuple[str, ...] = option(
-        "Ask a retriever or pipeline of your own, too: a callable of a question and its documents, which returns ids of documents or "
+        "Also run your own retriever or pipeline: a callable that takes a question and its documents and returns document ids or "
         "an answer (docs/integrations.md). May be repeated.",
         "--system",
         metavar="MODULE:CALLABLE[:NAME=VALUE,…]",
@@ -97,24 +95,24 @@ class Eval(Command):
     baseline: MethodName | None = option(
         "The METHOD that the others are compared with.", metavar="METHOD", type=MethodType()
     )
-    out: Path | None = option("Keep every answer here as soon as it is there.")
-    resume: bool = option("Go on with the run in --out.")
-    retry_failed: bool = option("With --resume: ask again what failed before.")
+    out: Path | None = option("Directory of the run; each answer is written at once.")
+    resume: bool = option("Resume the run in --out.")
+    retry_failed: bool = option("With --resume: repeat questions that failed.")
     processes: int = option(
-        "Processes that answer, each with models of its own; they share the processors, unless --threads says how many each has.",
+        "Number of processes, each with its own models. They share the CPUs unless --threads sets a number for each.",
         ge=1,
         le=1024,
         default=1,
     )
     engine: Literal["local", "ray"] = option("Who starts the processes: this program, or Ray.", default="local")
     ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
-    kg: Path | None = option("Use the triples of this graph; their cost is not counted.")
+    kg: Path | None = option("Use the triples of this graph; the cost of extraction is not counted.")
     batch: int | None = option(
-        "Questions in flight together; a killed run asks these again.  [default: 8; 1 with --deterministic]", ge=1
+        "Questions per batch; an interrupted run repeats its last batch.  [default: 8; 1 with --deterministic]", ge=1
     )
     plots: Path | None = option("Draw the curves of perturbed questions.", metavar="DIR")
     match: Literal["words", "model"] = option(
-        "For perturbed questions: who says that an answer means the right or the wrong one.", default="words"
+        "For perturbed questions: what decides whether an answer matches the right or the wrong one.", default="words"
     )
     knowledge: KnowledgeOptions = KNOWLEDGE
     settings: tuple[str, ...] = SETTINGS

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class EvalClaims(Command):
-    """Check labelled claims or responses, and say how well the verdicts agree with the labels.
+    """Check labeled claims or responses, and report how well the verdicts agree with the labels.
 
     Each line of DATA has `label` (supported, contradicted, not there, or a data set's word for one of them), and `claim` with `evidence` (its
     sentences) as FEVER and WiCE have them, or a response with its contexts as `pytrace certify --responses` reads it; rows without evidence
-    are checked against --docs or --index. Of a response the worst claim counts. Of the claims that the checker's weights were trained on it says
-    how many there are, and scores the others once more.
+    are checked against --docs or --index. The worst claim of a response decides. eval-claims counts the claims that the checker's weights were
+    trained on, and scores the others separately.
     """
 
     data: tuple[Path, ...] = argument("DATA...", required=True)
-    docs: tuple[Path, ...] = option("A file or a folder of documents to check against. May be repeated.")
-    index: Path | None = option("An index to check against: for each claim its passages.", metavar="DIR")
+    docs: tuple[Path, ...] = option("Documents to check against: a file or a folder. May be repeated.")
+    index: Path | None = option("Index to check against; each claim gets its own passages.", metavar="DIR")
     checker: str | None = CHECKER
     atomic: bool = ATOMIC
-    limit: int | None = option("Only the first so many rows of each file.", ge=1)
+    limit: int | None = option("Maximum number of rows per file.", ge=1)
     out: Path | None = option("Write every verdict here.", metavar="FILE.jsonl")
     seed: int = SEED
     models: Engine = MODELS

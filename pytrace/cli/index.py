@@ -30,30 +30,28 @@ if TYPE_CHECKING:
 # Said where a signal ends a command that stores as it goes.
 _GOES_ON = "the same command goes on with what is stored"
 _DOCS = "A file or a folder of documents. May be repeated."
-_KG = (
-    "A graph of the same documents, made by 'pytrace kg build': passages are known by the heads of their triples, too."
-)
+_KG = "A graph of the same documents, made by 'pytrace kg build'; the heads of its triples become names of passages."
 
 
 class Build(Command):
     """Index documents in DIR: passages, vectors, words, names and links.
 
-    A build that was killed goes on where it was, if it is called again; called again after its end, it does what 'index sync' does.
-    How documents were read is kept for that.
-    Several processes each build a part in DIR.parts, which all of their machines must see, and the parts are merged; with --part,
-    they may be started by anything else, and merged by 'index merge'.
+    Run an interrupted build again to continue it. A finished build that is run again does what 'index sync' does; the index stores how
+    its documents were read.
+    With --processes, each process builds a part in DIR.parts, which all machines must see, and the parts are merged. With --part
+    you start the processes yourself and merge the parts by 'index merge'.
     """
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS, required=True)
     vectors: VectorType | None = option(
-        "How vectors are kept: float16 takes half the disk, int8 a quarter, with nearly the same answers.  [default: float32]"
+        "Type of stored vectors: float16 takes half the disk, int8 a quarter, with nearly the same results.  [default: float32]"
     )
     kg: Path | None = option(_KG)
-    part: str | None = option("Only the K-th of N parts of the documents.", metavar="K/N")
+    part: str | None = option("Build only the K-th of N parts of the documents.", metavar="K/N")
     processes: int = option(
-        "Processes that read and encode, each with an encoder of its own; they share the processors, unless --threads says how "
-        "many each has.",
+        "Number of processes that read and embed, each with its own embedding model. They share the CPUs unless --threads sets a "
+        "number for each.",
         ge=1,
         le=1024,
         default=1,
@@ -134,10 +132,10 @@ class Build(Command):
 
 
 class Merge(Command):
-    """Add the documents of other indexes to the index in DIR, which is made if it is not there; nothing is encoded.
+    """Add the documents of other indexes to the index in DIR without embedding them again; DIR is created if needed.
 
-    They were made with the same encoder and vectors of the same type, by 'index build --part' perhaps. Of documents with one id the
-    last counts.
+    The indexes must have the same embedding model and vector type, as those of 'index build --part' have. If several have a document
+    with the same id, the last one wins.
     """
 
     directory: Path = argument("DIR")
@@ -158,9 +156,9 @@ class Merge(Command):
 
 
 class Sync(Command):
-    """Bring the index in DIR up to date: new and changed documents are encoded, deleted ones leave.
+    """Bring the index in DIR up to date: embed new and changed documents, remove deleted ones.
 
-    Documents are read as they were when the index was built, from where they were then, unless --docs names another place.
+    Documents are read with the options of the build, from the same location, unless --docs names another.
     """
 
     directory: Path = argument("DIR")
@@ -180,7 +178,7 @@ class Sync(Command):
 
 
 class Add(Command):
-    """Add documents to the index in DIR, in the place of those with the same ids."""
+    """Add documents to the index in DIR; they replace documents with the same ids."""
 
     directory: Path = argument("DIR")
     docs: tuple[Path, ...] = option(_DOCS, required=True)
@@ -196,7 +194,7 @@ class Add(Command):
 
 
 class Remove(Command):
-    """Remove documents from the index in DIR, by the ids that 'index show' lists; nothing of their text stays on the disk."""
+    """Remove documents from the index in DIR, by the ids that 'index show' lists; none of their text stays on disk."""
 
     directory: Path = argument("DIR")
     ids: tuple[str, ...] = argument("ID…", required=True)
@@ -211,15 +209,15 @@ class Remove(Command):
 
 
 class Learn(Command):
-    """Learn how the index in DIR is searched best, from questions whose supporting documents are known.
+    """Learn search weights for the index in DIR, from questions whose supporting documents are known.
 
-    What features of passages count is learned, from the shipped weights on, and judged by cross-validation: recall of supporting
-    documents, each question by weights that never saw it. What is better than the shipped weights is kept in DIR and used from then on.
+    Training starts from the shipped weights. Cross-validation measures the recall of supporting documents, each question by weights
+    that never saw it. Weights that beat the shipped ones are stored in DIR and used from then on.
     """
 
     directory: Path = argument("DIR")
     data: Path = option("Questions with the ids of their supporting documents, as for 'eval --index'.")
-    data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
+    data_format: str = option("Format of the data, as for 'eval'.", "--format", default="auto")
     models: Engine = ENCODER
 
     def run(self) -> Output:
@@ -260,7 +258,7 @@ class Show(Command):
     """Show what the index in DIR holds."""
 
     directory: Path = argument("DIR")
-    ids: bool = option("List the documents, too: ids, passages and where each was read.")
+    ids: bool = option("Also list the documents: ids, passages and locations.")
 
     def run(self) -> Output:
         from pytrace.retrieval.passages import PassageIndex

@@ -35,7 +35,7 @@ _SKIP_BAD = option(
     "Leave out lines of TSV, JSON lines and N-Triples that cannot be read: they are named at the end, and the exit status is 3. "
     "Turtle has no lines of its own: a fault is an error all the same."
 )
-_FORMAT = option("By default the suffix of the file tells.", "--format", choices=FORMATS)
+_FORMAT = option("Format of the file.  [default: by suffix]", "--format", choices=FORMATS)
 
 
 class Show(Command):
@@ -44,7 +44,7 @@ class Show(Command):
     directory: Path = _DIRECTORY
     document_id: str | None = option("Only the triples of this document.", "--document", metavar="ID")
     entity: str | None = option("Only the triples with this entity as head or tail.", metavar="NAME")
-    limit: int = option("At most so many triples.", ge=0, default=20)
+    limit: int = option("Maximum number of triples.", ge=0, default=20)
     only_failures: bool = option("List the documents that failed or were cut off.", "--failures")
     as_json: bool
 
@@ -175,7 +175,7 @@ class Export(Command):
     """
 
     directory: Path = _DIRECTORY
-    out: str = option("The file to write (- for standard output).", metavar="FILE|-")
+    out: str = option("Output file (- for standard output).", metavar="FILE|-")
     format_name: str | None = _FORMAT
     as_json: bool
 
@@ -241,7 +241,7 @@ class Edit(Command):
     directory: Path = _DIRECTORY
     document_id: str = argument("DOCUMENT_ID")
     file: Path = option(
-        "All triples that the document shall have: .tsv (head, relation, tail) or .jsonl (sentence, too).",
+        "All triples for the document: .tsv (head, relation, tail) or .jsonl (also the sentence).",
         "--triples",
         metavar="FILE",
     )
@@ -290,10 +290,10 @@ class Index(Command):
 
     source: Path = argument()
     out: Path = option("The knowledge base's directory.")
-    format: str | None = option("If the suffix of a file does not tell it.", choices=FORMATS)
+    format: str | None = option("Format of the source.  [default: by suffix]", choices=FORMATS)
     skip_bad: bool = _SKIP_BAD
     vectors: Literal["float32", "int8"] = option(
-        "How vectors are kept: int8 takes a quarter of the room, and is searched as exactly as its rounding allows.",
+        "Type of stored vectors: int8 takes a quarter of the space and is exact up to its rounding.",
         default="float32",
     )
     models: Engine = ENCODER

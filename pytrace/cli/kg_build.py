@@ -39,11 +39,11 @@ class Build(Command):
     docs: Path = option("Documents: a file or a folder.")
     reading: ReadOptions = READING
     skip_bad: bool = SKIP_BAD
-    out: Path = option("The graph's directory.")
-    resume: bool = option("Go on with, or bring up to date, the graph that is there.")
-    retry: bool = option("Extract again the documents for which sentences stand in.")
+    out: Path = option("Directory of the graph.")
+    resume: bool = option("Resume or update an existing graph.")
+    retry: bool = option("Extract again from documents whose extraction failed.")
     demonstrations: Path | None = option(
-        "Labelled texts of your own to show the language model, a JSON object a line: title (may be left out), text and triples "
+        "Your own labeled texts to show the language model, one JSON object per line: title (optional), text and triples "
         "(lists of head, relation and tail).",
         metavar="FILE.jsonl",
     )

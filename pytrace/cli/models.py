@@ -64,12 +64,12 @@ class Pull(Command):
     """Fetch models; files that are here already are left alone, and so are choices of a weight format."""
 
     names: tuple[str, ...] = argument("NAME...", required=True, shell_complete=complete_model)
-    repair: bool = option("Hash the files that are here too, and fetch damaged ones again.")
+    repair: bool = option("Also hash existing files, and fetch damaged ones again.")
     fastest: bool = option(
-        "Then rewrite language models into the weight format that is fastest here: see 'pytrace models fastest'."
+        "Then convert language models to the weight format that is fastest here: see 'pytrace models fastest'."
     )
     timeout: float = option(
-        "Seconds in which a megabyte, or the whole file, must come.", gt=0, le=86_400, default=TIMEOUT
+        "Timeout for each megabyte, or for a smaller file, in seconds.", gt=0, le=86_400, default=TIMEOUT
     )
     as_json: bool
 
@@ -105,7 +105,7 @@ class Fastest(Command):
     """
 
     name: str = argument("NAME|FILE", shell_complete=complete_model)
-    undo: bool = option("Go back to the original, and remove the rewritten file.")
+    undo: bool = option("Return to the original and remove the converted file.")
     threads: int | None = option("Threads to measure with.", ge=1, le=1024)
 
     def run(self) -> Output:
@@ -213,7 +213,7 @@ class Path(Command):
     """Print where a model is: a GGUF file for a language model, a directory for an encoder."""
 
     name: str = argument(shell_complete=complete_model)
-    role: Role | None = option("Of a profile, only this one.")
+    role: Role | None = option("Only this model of a profile.")
 
     def run(self) -> Output:
         name, role = self.name, self.role

@@ -37,7 +37,7 @@ class Perturb(Command):
     """
 
     data: Path = option("Questions with documents and answers.")
-    data_format: str = option("Of the data: hotpotqa, musique, …", "--format", default="auto")
+    data_format: str = option("Format of the data: hotpotqa, musique, …", "--format", default="auto")
     kinds: tuple[_Kind, ...] = option(
         "How chains are broken: not at all, a sentence removed, nodes replaced, a relation or the intent removed. May be "
         "repeated.  [default: all]",
@@ -52,14 +52,12 @@ class Perturb(Command):
         "Share of injected characters, from 0 to below 1. May be repeated.  [default: 0 0.25 0.5 0.75]", "--ratio"
     )
     seed: int = SEED
-    limit: int | None = option("Only the first so many questions, and their documents.", ge=1)
+    limit: int | None = option("Maximum number of questions; only their documents are used.", ge=1)
     out: Path = ROWS_OUT
     judge: _Judge | None = option(
-        "Who says when a chain is broken: the language model, words and vectors, or both.  [default: as scope-coe has it]"
+        "What decides whether a chain is broken: the language model, words and vectors, or both.  [default: as for scope-coe]"
     )
-    threshold: float = option(
-        "From this probability on a text holds a feature of its question.", ge=0, le=1, default=0.5
-    )
+    threshold: float = option("Probability from which a text holds a feature of its question.", ge=0, le=1, default=0.5)
     retriever: Literal["bm25", "dense", "rrf"] = option(
         "What finds irrelevant text among the documents of the data.", default="dense"
     )

@@ -33,13 +33,13 @@ class Report(Command):
     """
 
     directory: Path = argument("DIR")
-    baseline: str | None = option("Compare the others with this method.  [default: the first]", metavar="METHOD")
-    out: Path | None = option("Write here.  [default: beside the run]", metavar="DIR")
+    baseline: str | None = option("Method to compare the others with.  [default: the first]", metavar="METHOD")
+    out: Path | None = option("Directory for the report.  [default: the run's]", metavar="DIR")
     title: str | None = option("Heading of the page.  [default: the name of the data]")
     export: Literal["ragas", "deepeval"] | None = option(
-        "Write the answers for this evaluator, too: a file a method, in the shape of its data sets (docs/integrations.md)."
+        "Also export the answers for this evaluator: one file per method, in the format of its data sets (docs/integrations.md)."
     )
-    verify: bool = option("Write nothing; compare all that the run holds with its checksums.")
+    verify: bool = option("Write nothing; compare the whole run with its checksums.")
 
     def check(self) -> None:
         if self.verify and (self.baseline, self.out, self.title, self.export) != (None, None, None, None):

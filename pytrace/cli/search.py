@@ -13,7 +13,7 @@ from pytrace.errors import InputError
 
 
 class Search(Command):
-    """Find the passages that answer QUESTION, one alone or several that lead from one to the next, without a language model."""
+    """Find the passages that answer QUESTION, alone or linked in chains, without a language model."""
 
     question: str = argument()
     index: Path = option("An index that 'pytrace index build' made.", metavar="DIR")

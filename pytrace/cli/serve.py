@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from pytrace.serve.settings import ServeSettings
 
 INDEX = option("An index that 'pytrace index build' made.", metavar="DIR")
-FACTS = option("A graph to certify against where none comes with a request, as for 'pytrace certify'.", metavar="KG")
+FACTS = option("Graph for certify requests that have none, as for 'pytrace certify'.", metavar="KG")
 METHOD = option("Method of questions that name none.", metavar="NAME[:SETTING=VALUE,…]", default=DEFAULT_METHOD)
 
 
 class Serve(Command):
-    """Serve an index over HTTP: search, answers, ranks and vectors in the shapes of known clients, and a page for people at /.
+    """Serve an index over HTTP: search, answers, ranks and vectors through the APIs of known clients, and a page for people at /.
 
-    Only this machine reaches it, unless --host says otherwise; then the environment variable PYTRACE_API_KEY must hold a key that
-    clients give (or several, with commas between them). SIGTERM ends it when what is under way is done.
+    Only this machine can connect, unless --host says otherwise. The environment variable PYTRACE_API_KEY must then hold the key that
+    clients send, or several separated by commas. SIGTERM stops the service after the running requests.
 
-    With --engine ray several processes serve it, each with models of its own, on one machine or all of a cluster, which must see the
-    index at the same path. One that dies loses the requests that it had, no others, and is replaced. A change of the index is
-    searched at once by the process that made it, and within about a second by the others.
+    With --engine ray several processes serve the index, each with its own models, on one machine or a cluster. All machines must see the
+    index at the same path. A process that dies loses only its own requests, and is replaced. The process that changes the index
+    searches the change at once, the others within about a second.
     """
 
     index: Path = INDEX
-    host: str = option("The address to listen at; 0.0.0.0 for all.", default="127.0.0.1")
-    port: int = option("0: any that is free.", ge=0, le=65_535, default=8765)
-    no_key: bool = option("Let everybody who reaches another --host than this machine's own in without a key.")
-    read_only: bool = option("Let nobody add or remove documents.")
+    host: str = option("Address to listen on; 0.0.0.0 for all interfaces.", default="127.0.0.1")
+    port: int = option("Port; 0 chooses a free one.", ge=0, le=65_535, default=8765)
+    no_key: bool = option("Serve other machines without a key.")
+    read_only: bool = option("Refuse to add or remove documents.")
     method: str = METHOD
     facts: Path | None = FACTS
-    max_body: int = option("Megabytes of a request or an uploaded file, at most.", ge=1, le=4096, default=32)
-    request_timeout: float = option("Seconds that a request may take.", gt=0, le=86_400, default=120.0)
-    answering: int = option("Questions that are answered with the language model at once.", ge=1, le=64, default=16)
-    waiting: int = option("Questions that may wait for that; more are told to come again.", ge=0, le=10_000, default=64)
-    rate: int = option("Requests a minute of each key, or address without keys; 0: any number.", ge=0, default=0)
-    grace: float = option(
-        "Seconds that requests under way have when the service is stopped.", ge=1, le=3600, default=30.0
+    max_body: int = option("Maximum size of a request or uploaded file, in megabytes.", ge=1, le=4096, default=32)
+    request_timeout: float = option("Request timeout, in seconds.", gt=0, le=86_400, default=120.0)
+    answering: int = option("Questions that are answered at once.", ge=1, le=64, default=16)
+    waiting: int = option("Questions that may wait; more are refused with status 429.", ge=0, le=10_000, default=64)
+    rate: int = option(
+        "Maximum requests per minute for each key, or for each address without keys; 0: no limit.", ge=0, default=0
     )
-    log_texts: bool = option("Write questions to the log, which otherwise has none.")
-    engine: Literal["local", "ray"] = option("Who serves: this process, or replicas on Ray Serve.", default="local")
-    replicas: int | None = option("With --engine ray: how many processes serve.  [default: 2]", ge=1, le=1024)
+    grace: float = option("Time for running requests to finish at shutdown, in seconds.", ge=1, le=3600, default=30.0)
+    log_texts: bool = option("Write questions to the log.")
+    engine: Literal["local", "ray"] = option("What serves: this process, or replicas on Ray Serve.", default="local")
+    replicas: int | None = option("With --engine ray: number of processes.  [default: 2]", ge=1, le=1024)
     ray_address: str | None = option("A Ray cluster, such as auto.  [default: one on this machine]", metavar="ADDRESS")
     models: Engine = MODELS
 

@@ -23,53 +23,53 @@ from pytrace.triples.graph.exchange import FORMATS
 if TYPE_CHECKING:
     from pytrace.methods.catalog import MethodName
 
-LIMIT = option("Only the first so many questions.", ge=1)
-DISTINCT = option("Of questions with the same gold path, only the first.")
-SEED = option("Of every choice that is left to chance.", default=0)
-ROWS_OUT = option("Where the rows go.", metavar="FILE.jsonl")
+LIMIT = option("Maximum number of questions.", ge=1)
+DISTINCT = option("Use only the first of questions with the same gold path.")
+SEED = option("Random seed.", default=0)
+ROWS_OUT = option("Output file of the rows.", metavar="FILE.jsonl")
 GOLD_DATA = option("Questions with answers and gold paths.")
-MIN_HOPS = option("Only questions whose shortest gold path has at least so many triples (the paper: 2).", ge=1)
-MAX_HOPS = option("Only questions whose shortest gold path has at most so many triples.", ge=1)
+MIN_HOPS = option("Minimum number of triples in the shortest gold path of a question (the paper: 2).", ge=1)
+MAX_HOPS = option("Maximum number of triples in the shortest gold path of a question.", ge=1)
 GRAPH = option(
     "The graph: TSV, JSONL, N-Triples, Turtle, or the directory that 'kg build' or 'kg index' made.", metavar="KB"
 )
-GRAPH_FORMAT = option("Of the graph, if the suffix of its file does not tell it.", choices=FORMATS)
-KNOWLEDGE_FORMAT = option("Of the knowledge base, if the suffix does not tell it.", choices=FORMATS)
+GRAPH_FORMAT = option("Format of the graph.  [default: by suffix]", choices=FORMATS)
+KNOWLEDGE_FORMAT = option("Format of the knowledge base.  [default: by suffix]", choices=FORMATS)
 
 ATOMIC = option(
-    "Of texts: let the language model (--llm) write each claim of a response as single facts, which are checked in its place."
+    "Against texts: the language model (--llm) splits each claim into single facts, which are checked instead."
 )
 CHECKER = option(
-    "Of texts: let a model decide about each claim: one in ONNX (natural language inference, MiniCheck, LettuceDetect, or what 'pytrace "
-    "train checker' made), or lm: the language model of --llm.  [default: its words, without a model]",
+    "Against texts: model that judges claims, in ONNX (natural language inference, MiniCheck, LettuceDetect, or made by 'pytrace "
+    "train checker'), or lm: the language model of --llm.  [default: compare words, without a model]",
     metavar="NAME|DIR|lm",
 )
 
-_DEVICE = option("Where models run and kept vectors are searched; fails if it is not there.", choices=("cpu", "cuda"))
+_DEVICE = option("Device of models and vector search; fails if there is none.", choices=("cpu", "cuda"))
 _THREADS = option("Threads of the models.", ge=1, le=1024)
 _VECTOR_CACHE = option(
-    "Keep the encoder's vectors there for later runs; several may share it.",
+    "Keep the embedding model's vectors here for later runs; processes can share it.",
     metavar="DIR",
     envvar="PYTRACE_VECTOR_CACHE",
     show_envvar=True,
 )
 _ENCODER_SETTINGS = option(
-    "Say of the encoder what its files do not: query_prompt, passage_prompt, pooling, normalize, truncate_dim, dtype, output, "
-    "model. May be repeated.",
+    "Set a property of the embedding model that its files lack: query_prompt, passage_prompt, pooling, normalize, truncate_dim, dtype, "
+    "output, model. May be repeated.",
     "--encoder-set",
     metavar="NAME=VALUE",
 )
 _READING = {
     "language": option(
-        "The documents' language, by ISO 639-1 (de, fr, ja); decides where sentences end.  [default: detected in each]",
+        "Language of the documents, by ISO 639-1 (de, fr, ja); decides where sentences end.  [default: detected for each]",
         metavar="CODE",
     ),
-    "words": option(
-        "Cut documents of more words into passages of at most so many.", "--passage-words", ge=1, default=WORDS
+    "words": option("Maximum number of words per passage.", "--passage-words", ge=1, default=WORDS),
+    "overlap": option(
+        "Number of sentences that a passage repeats from the one before.", "--passage-overlap", ge=0, default=0
     ),
-    "overlap": option("Sentences that a passage repeats of the one before.", "--passage-overlap", ge=0, default=0),
     "where": option(
-        "Only documents that say so of themselves, such as author=Venn or date>=2020. May be repeated.",
+        "Only documents whose metadata matches, such as author=Venn or date>=2020. May be repeated.",
         metavar="FILTER",
     ),
     "ocr": option(
@@ -82,7 +82,7 @@ _READING = {
 }
 # By the fields of the records that they make.
 _ENCODER = {
-    "encoder_name": option("Encoder.", "--encoder", metavar="NAME|DIR|FILE|URL", shell_complete=complete_model),
+    "encoder_name": option("Embedding model.", "--encoder", metavar="NAME|DIR|FILE|URL", shell_complete=complete_model),
     "encoder_settings": _ENCODER_SETTINGS,
     "device": _DEVICE,
     "threads": _THREADS,
@@ -92,7 +92,7 @@ _MODELS = {
     "llm": option("Language model.", metavar="NAME|FILE|URL", shell_complete=complete_model),
     # Without a default here, so that the profile decides, and an encoder that was named stays even if it is the tiny one.
     "encoder_name": option(
-        "Encoder.  [default: that of the profile in --llm, else tiny]",
+        "Embedding model.  [default: that of the profile in --llm, else tiny]",
         "--encoder",
         metavar="NAME|DIR|FILE|URL",
         default=None,
@@ -102,14 +102,16 @@ _MODELS = {
     "device": _DEVICE,
     "gpu_layers": option("Layers of the language model on the GPU (-1: all)."),
     "threads": _THREADS,
-    "context": option("Longest prompt and answer together, in tokens.", ge=64),
-    "llm_style": option("Prompts by the model's chat template, or without; what suits the model if not given."),
-    "llm_model": option("Which model of a server that has several.", metavar="NAME"),
-    "api_key_env": option("The environment variable that holds a server's API key.", metavar="VARIABLE"),
-    "concurrency": option("Requests to a server at once.", ge=1, le=1024),
-    "timeout": option("Seconds for one whole answer of a server, with all tries.", gt=0, le=86_400),
+    "context": option("Maximum length of prompt and answer together, in tokens.", ge=64),
+    "llm_style": option(
+        "Write prompts with the model's chat template or as plain text.  [default: auto; plain below a billion parameters]"
+    ),
+    "llm_model": option("Model to use on a server that has several.", metavar="NAME"),
+    "api_key_env": option("Environment variable with a server's API key.", metavar="VARIABLE"),
+    "concurrency": option("Maximum number of concurrent requests to a server.", ge=1, le=1024),
+    "timeout": option("Timeout for an answer of a server with all retries, in seconds.", gt=0, le=86_400),
     "vector_cache": _VECTOR_CACHE,
-    "deterministic": option("Fix the shape and order of batches, so that the same call repeats bit for bit; slower."),
+    "deterministic": option("Fix the shape and order of batches, so calls repeat bit for bit; slower."),
     "cross_encoder_name": option(
         "A model that reads question and passage together: for the method cross-encoder, ranker=cross-encoder and "
         "judge=entailment.",
@@ -119,7 +121,7 @@ _MODELS = {
         shell_complete=complete_model,
     ),
     "cross_encoder_settings": option(
-        "Say of the cross-encoder what its files do not: dtype, positive, instruction, model. May be repeated.",
+        "Set a property of the cross-encoder that its files lack: dtype, positive, instruction, model. May be repeated.",
         "--cross-encoder-set",
         metavar="NAME=VALUE",
     ),
@@ -134,18 +136,18 @@ _KNOWLEDGE = {
         metavar="FILE|URL",
     ),
     "kb_format": KNOWLEDGE_FORMAT,
-    "kb_labels": option("More names of entities: key TAB name a line.", metavar="FILE"),
-    "kb_predicates": option("The relations to use: key TAB name a line; for large endpoints.", metavar="FILE"),
-    "kb_cache": option("Keep an endpoint's answers there for later runs.", metavar="DIR"),
-    "kb_timeout": option("Seconds for one whole answer of an endpoint.  [default: 60]", gt=0, le=86_400),
-    "user_agent": option("What an endpoint is told of you, such as an address; some ask for one.", metavar="TEXT"),
+    "kb_labels": option("More names of entities, one per line: key TAB name.", metavar="FILE"),
+    "kb_predicates": option("Relations to use, one per line: key TAB name; for large endpoints.", metavar="FILE"),
+    "kb_cache": option("Keep an endpoint's answers here for later runs.", metavar="DIR"),
+    "kb_timeout": option("Timeout for an answer of an endpoint, in seconds.  [default: 60]", gt=0, le=86_400),
+    "user_agent": option("User agent for an endpoint, such as a contact address; some require one.", metavar="TEXT"),
     "query_generator": option(
-        "Who writes queries: the language model, or one that 'pytrace train' made.  [default: few-shot]",
+        "Writer of queries: the language model, or a model that 'pytrace train' made.  [default: few-shot]",
         metavar=f"{FEW_SHOT}|DIR|FILE.gguf",
     ),
     "query_grammar": option(
-        "What queries are held to: the knowledge base's relations and the question's words, the relations alone, or "
-        "nothing.  [default: words for few-shot, for a trained model what did best after its training]"
+        "Constrained decoding of queries: by the knowledge base's relations and the question's words, by relations only, or "
+        "off.  [default: words for few-shot; for a trained model, what did best after its training]"
     ),
     "query_form": option(
         "For few-shot: triplets, for single facts, or SPARQL, for counts, yes or no and questions of several hops.  [default: that of "
@@ -228,7 +230,7 @@ def _settings_of(value: str) -> Sequence[str]:
 
 
 SETTINGS = option(
-    "Change a setting of the method, for instance chains=3 or top=10, or all that 'tune' found. May be repeated.",
+    "Change a setting of the method, such as chains=3 or top=10; @FILE has settings from 'tune'. May be repeated.",
     "--set",
     metavar="NAME=VALUE|@FILE",
     # Read while the line is parsed, so that a missing file is refused before models are loaded.

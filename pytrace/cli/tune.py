@@ -32,24 +32,24 @@ class Tune(Command):
 
     method: MethodName = argument("METHOD", type=MethodType())
     data: Path = option("Questions with answers.")
-    data_format: str = option("Of the data, as for 'eval'.", "--format", default="auto")
+    data_format: str = option("Format of the data, as for 'eval'.", "--format", default="auto")
     # One question at least to search with, and one to judge by.
-    limit: int | None = option("Only the first so many questions.", ge=2)
+    limit: int | None = option("Maximum number of questions.", ge=2)
     tries: tuple[str, ...] = option(
-        "Choose among these values, in place of the method's own space. May be repeated; A+NAME=B sets two at once.",
+        "Choose among these values instead of the method's own search space. May be repeated; A+NAME=B sets two at once.",
         "--try",
         metavar="NAME=V1,V2,…",
     )
     objective: Literal["f1", "em", "support", "f1+support"] = option(
-        "What to make large: answers, supporting documents, or the mean of both.", default="f1+support"
+        "What to maximize: answers, supporting documents, or the mean of both.", default="f1+support"
     )
     hold_out: float = option(
-        "Share of the questions, the last ones, that only judge what was found.", ge=0, le=0.9, default=0.5
+        "Share of the questions, the last ones, that are held out for the final score.", ge=0, le=0.9, default=0.5
     )
-    passes: int = option("Over the space, at most.", ge=1, default=3)
-    out: Path = option("Keeps all answers, and what was found.")
-    resume: bool = option("Go on with the search in --out.")
-    batch: int = option("Questions in flight together.", ge=1, default=8)
+    passes: int = option("Maximum number of passes over the search space.", ge=1, default=3)
+    out: Path = option("Directory for all answers and the settings found.")
+    resume: bool = option("Resume the search in --out.")
+    batch: int = option("Questions per batch.", ge=1, default=8)
     settings: tuple[str, ...] = SETTINGS
     models: Engine = MODELS
 

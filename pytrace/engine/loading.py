@@ -245,18 +245,18 @@ class Engine:
         resources: Resources | None = None,
         on_event: OnEvent | None = None,
     ) -> list[Result]:
-        """Answer requests: the one road from a question to its result.
+        """Answer requests; the command line, the service and all adapters call this.
 
         Parameters
         ----------
         requests
-            Questions and claims. Those of one task, method and settings go through every stage together.
+            Questions and claims. Those with the same task, method and settings are batched.
         corpus
-            A corpus, documents, or a file, folder or index; not needed where each request has its own documents.
+            A corpus, documents, or a file, folder or index; not needed if each request has its own documents.
         resources
-            Graph, knowledge base and checker for methods and checks that use them.
+            Graph, knowledge base and checker, for methods and checks that use them.
         on_event
-            Is called with a stage ("search", "evidence", "answer"), the number of the request from 0, and its result so far.
+            Called with a stage ("search", "evidence", "answer"), the number of the request from 0, and its result so far.
 
         Returns
         -------
@@ -266,7 +266,7 @@ class Engine:
         Raises
         ------
         InputError
-            A question is empty, there is no such method or setting, or nothing to answer from.
+            A question is empty, a method or setting does not exist, or there is nothing to answer from.
         CancelledRequestError
             The request context of this thread was cancelled.
         """
@@ -301,19 +301,20 @@ class Engine:
         return self.run([_request(question, "answer", options)], corpus)[0]
 
     def search(self, question: str, corpus: Corpus | str | Path | Sequence[Document], **options: Any) -> Result:
-        """Find the passages that answer a question, one alone or several together; no language model is loaded.
+        """Find the passages that answer a question, alone or together, without a language model.
 
         Parameters
         ----------
         question, corpus
             As for `ask`.
         **options
-            Other fields of `pytrace.Request`, such as `passages`, `chains` and `where`; with a `method`, the evidence is the method's.
+            Other fields of `pytrace.Request`, such as `passages`, `chains` and `where`. With a `method`, the result has that method's evidence,
+            and a method that selects with a language model loads it.
 
         Returns
         -------
         Result
-            Without an answer; `evidence` has chains and passages, best first.
+            `evidence` has chains and passages, best first; there is no answer.
         """
         return self.run([_request(question, "search", options)], corpus)[0]
 

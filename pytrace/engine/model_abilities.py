@@ -112,7 +112,7 @@ class MeasuredAbilities:
         else:
             what, measure, seconds = "chooses steps of chains", measure_choices, CHOICES_SECONDS
         warnings.warn(
-            f"testing how well {self._llm} {what}, once, in at most {seconds:.0f} seconds; the method's settings follow from it",
+            f"testing how well {self._llm} {what}, once, in at most {seconds:.0f} seconds; the result decides the method's settings",
             UserWarning,
             stacklevel=2,
         )

@@ -1,6 +1,6 @@
-"""The one road from a request to its result: search, select, read, abstain, check.
+"""Turns requests into results: search, select, read, abstain, check.
 
-Every front end calls `Engine.run`: the command line, the library, the service, the adapters of other frameworks and the evaluation.
+Every front end calls `Engine.run`: the command line, the library, the service, adapters of other frameworks, and the evaluation.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from pytrace.triples.graph import TripleStore
 
 DEFAULT_METHOD = "hops"
-"""What answers where no method is named."""
+"""Method of requests that name none."""
 
 NOT_FOUND = "No answer found in these documents."
-"""The reason of an abstention."""
+"""Reason for an abstention."""
 
 # Passages that are listed after an abstention.
 _CLOSEST = 3
 
 OnEvent = Callable[[str, int, Result], object]
-"""Is called with a stage ("search", "evidence" or "answer"), the number of the request, and what is known of its result by then."""
+"""Called with a stage ("search", "evidence" or "answer"), the number of the request from 0, and its result so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What methods and checks may use besides models and corpus.
+    """What methods and checks use besides models and corpus.
 
     Attributes
     ----------
@@ -57,16 +57,16 @@ class Resources:
     index
         Index of sentences.
     knowledge
-        Opens the knowledge base when a method first asks it.
+        Opens the knowledge base on the first query.
     facts
         Knowledge graph to check answers against.
     checker
-        Model that decides about claims.
+        Model that judges claims.
     on_extracted
-        Is called after each document whose triples were extracted.
+        Called after the triples of a document were extracted.
     methods
-        Keeps methods between calls, with what they extracted or indexed; None: each call makes its own. Calls that share it must
-        follow each other.
+        Methods kept between calls, with what they extracted or indexed; None: each call makes its own. Calls that share this must
+        not overlap.
     """
 
     graph: TripleStore | None = None
@@ -230,7 +230,7 @@ class _Batch:
         name = parse_method(self._first.method or DEFAULT_METHOD)
         if name.name == GOLD and self._first.documents is None:
             raise InputError(
-                "gold reads the documents that a data set calls right, which 'pytrace eval' alone knows; use rag"
+                "gold reads the supporting documents of a data set, which only 'pytrace eval' knows; use rag"
             )
         return name
 
@@ -294,7 +294,7 @@ class _Batch:
             given: list[Sequence[Document]] = [self._own(number) for number in range(len(requests))]
         elif self._corpus is None:
             if self._needs_documents:
-                raise InputError(f"there is nothing that {name.name} could answer from; give documents or an index")
+                raise InputError(f"{name.name} has nothing to answer from; give documents or an index")
             given = [()] * len(requests)
         elif self._resources.index is not None:
             # An index of sentences searches all documents itself.
@@ -367,7 +367,7 @@ class _Batch:
 
         if not isinstance(method, ClaimMethod):
             raise InputError(
-                f"{name.label} cannot judge claims; use standard, cot, cot-sc, verify-and-edit or cok, or name no method"
+                f"{name.label} cannot judge claims; use standard, cot, cot-sc, verify-and-edit or cok, or leave out the method"
             )
         return method
 

@@ -1,7 +1,7 @@
-"""The default method: search across hops, read the passages that answer together, and answer with a span of them.
+"""The default method: search across hops, read the passages that together answer the question, answer with a span of them.
 
-No paper describes it. The search finds chains of one to four passages (docs/corpus.md); the passages of the likeliest chain, and those
-that are not much less likely, are read whole, each under its heading path. `trace` and the others are the methods of papers.
+It is not from a paper. The search finds chains of one to four passages (docs/corpus.md). The passages of the likeliest chain, and those
+that are not much less likely, are read whole, each under its heading path.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _CHAINS = 3
 class HopsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of `Hops`."""
 
-    # Passages that are read at most.
+    # Maximum number of passages that are read.
     passages: Positive = 5
-    # A passage is read if it is at least this likely, compared with the likeliest one.
+    # A passage is read if its probability is at least this share of the likeliest one's.
     share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.02
 
 
 class Hops(Method):
-    """Answers from the passages that a search across hops finds to answer together."""
+    """Answers from the passages that a search across hops finds."""
 
     def __init__(self, model: LanguageModel, settings: HopsSettings, *, hops: HopSearcher, name: str = "hops") -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Hops(Method):
 
 
 def _signals(found: Found) -> dict[str, float]:
-    """Return what the search says of its evidence as a whole: for the reader's confidence."""
+    """Return scores of the search as a whole, from which the reader estimates its confidence."""
     ranking = found.ranking
     seeds = [score for _, score in ranking.seeds]
     return {
@@ -102,7 +102,7 @@ def _signals(found: Found) -> dict[str, float]:
 
 def _make(parts: Parts, settings: HopsSettings, name: str) -> Method:
     if parts.hops is None:
-        raise InputError(f"{name} searches across hops, and there is nothing to search; ask through Engine.run")
+        raise InputError(f"{name} needs a search across hops, which Engine.run provides; call that")
     return Hops(parts.model, settings, hops=parts.hops, name=name)
 
 

@@ -30,9 +30,9 @@ from pytrace.serve.service import Service
 
 _PATH = "/mcp"
 _INSTRUCTIONS = (
-    "Evidence from an index of the user's own documents. search_evidence finds the passages that answer a question together, with "
-    "the sentence that leads from one to the next; quote these with their locations. ask also reads an answer with a small "
-    "local model and gives its confidence; check it against the sources. neighbours follows the names in a passage to others."
+    "Evidence from an index of the user's own documents. search_evidence finds the passages that together answer a question, with "
+    "the sentence that leads from one to the next; quote these with their locations. ask also extracts an answer on this "
+    "machine and gives its confidence; check it against the sources. neighbours follows the names in a passage to other passages."
 )
 # Characters of a passage that is not quoted whole.
 _EXCERPT = 300
@@ -61,9 +61,9 @@ def make_server(service: Service) -> MCPServer[Any]:
         passages: Annotated[int, Field(ge=1, le=100)] = 5,
         where: _WHERE = None,
     ) -> _Result:
-        """Find the passages that answer a question, one alone or several that lead from one to the next; no language model is used.
+        """Find the passages that answer a question, alone or linked in chains, without a language model.
 
-        The steps of a chain are in the order of the hops. Each has the sentence that leads on or answers, and its location.
+        The steps of a chain are in the order of the hops. Each has its location and the sentence that leads on or answers.
         """
         body = _checked(messages.SearchRequest, question=question, chains=chains, passages=passages, where=where or ())
         result = await result_of(service, messages.request_of(body))
@@ -74,13 +74,14 @@ def make_server(service: Service) -> MCPServer[Any]:
         method: Annotated[
             str,
             Field(
-                description="hops (the usual default), trace, rag, ks-llm, scope-coe, cot and others.", max_length=500
+                description="hops (the default, unless the service has another), trace, rag, ks-llm, scope-coe, cot and others.",
+                max_length=500,
             ),
         ] = "",
         where: _WHERE = None,
         min_confidence: Annotated[
             float | None,
-            Field(description="Confidence below which no answer is given; a measured default.", ge=0, le=1),
+            Field(description="Confidence below which no answer is given. The default was measured.", ge=0, le=1),
         ] = None,
     ) -> _Result:
         """Answer a question from the documents, with its confidence and the sentences that lead to the answer."""

@@ -43,12 +43,12 @@ class SearchRequest(Body, kw_only=True):
 
 
 class AskRequest(Body, kw_only=True):
-    """A question to answer; with `stream` the results so far come as server-sent events."""
+    """A question to answer; with `stream` each stage sends the result so far as a server-sent event."""
 
     question: Question
     method: Annotated[
         str,
-        msgspec.Meta(max_length=500, description="Method, such as `hops`; the service's own if left out."),
+        msgspec.Meta(max_length=500, description="Method, such as `hops`. Default: the service's."),
     ] = ""
     settings: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=500)], ...],
@@ -57,13 +57,15 @@ class AskRequest(Body, kw_only=True):
     where: Filters = ()
     passages: Annotated[
         int,
-        msgspec.Meta(ge=1, le=100, description="Number of passages that the method is given, the nearest first."),
+        msgspec.Meta(ge=1, le=100, description="Number of passages for the method, nearest first."),
     ] = 20
     check: Annotated[bool, msgspec.Meta(description="Check the answer against its evidence.")] = False
     min_confidence: (
         Annotated[
             float,
-            msgspec.Meta(ge=0, le=1, description="Confidence below which no answer is given; a measured default."),
+            msgspec.Meta(
+                ge=0, le=1, description="Confidence below which no answer is given. The default was measured."
+            ),
         ]
         | None
     ) = None

@@ -249,7 +249,7 @@ ROWS = (
         messages.SearchRequest, results.Result, example={"question": _QUESTION, "chains": 2, "passages": 5},
     ),
     RouteRow(
-        "POST", "/v1/ask", "Answer a question, with the chain of sentences that ends at the answer's.", ask, "search",
+        "POST", "/v1/ask", "Answer a question, with the chain of sentences that leads to the answer.", ask, "search",
         messages.AskRequest, results.Result, example={"question": _QUESTION}, streams=True,
     ),
     RouteRow(

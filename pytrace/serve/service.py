@@ -90,7 +90,7 @@ class _Workers(Closing):
             if waiting >= self._waiting:
                 seconds = (waiting + 1) * (self._seconds or 1.0) / self._threads
                 raise BusyError(
-                    f"{self.count} {self._name} are under way or wait, and no more are taken in; try again later",
+                    f"{self.count} {self._name} are running or waiting, which is the limit; try again later",
                     retry_after=int(min(max(seconds, 1.0), 60.0)),
                 )
             self.count += 1
@@ -228,7 +228,7 @@ class Service(Closing):
         overrides = (*request.settings, *(method.overrides if method != self.method else ()))
         for name in map(setting_name, overrides):
             if name.endswith("_file"):
-                raise InputError(f"{name} names a file of the server, which requests may not; leave it out")
+                raise InputError(f"{name} names a file of the server, which is not allowed in requests; leave it out")
         check_settings(method, overrides)
 
     # ---- ranks, vectors, certificates

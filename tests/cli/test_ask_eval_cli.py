@@ -242,7 +242,7 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
     assert "the question has no document; the model wrote one" in told["notes"]
     status, _, errors = run("ask", QUESTION, "--method", "dense")
     assert status == 2
-    assert "there is nothing that dense could answer from; give --docs FILE|FOLDER or --kg DIR" in errors
+    assert "dense has nothing to answer from; give --docs FILE|FOLDER or --kg DIR" in errors
 
 
 def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_gold_reads_the_supporting_documents_and_no_others(questions: Path, run:
         tmp_path / "bare.jsonl", [{"id": "b", "question": "Where?", "answer": "Ghana", "documents": ROWS}]
     )
     refused(run("eval", "rag", "gold", "--data", bare), "1 of 1 questions (such as 'b') have none")
-    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "'pytrace eval' alone knows")
+    refused(run("ask", QUESTION, "--docs", bare, "--method", "gold"), "only 'pytrace eval' knows")
 
 
 def test_eval_pads_questions_with_documents_of_others(questions: Path, run: Run, tmp_path: Path) -> None:

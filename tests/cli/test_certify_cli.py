@@ -273,12 +273,12 @@ def test_ask_judges_claims_by_texts_without_a_language_model(run, monkeypatch):
     status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--checker", "no-such-model")
     assert (status, "no-such-model" in err) == (2, True)
     status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--set", "samples=2")
-    assert (status, "the claim is judged by texts" in err) == (2, True)
+    assert (status, "texts judge this claim" in err) == (2, True)
     Path("claims.txt").write_text("Corfu is an island of Greece.\nCorfu is not green.\n")
     both = told(run, "ask", "--claim", "--questions", "claims.txt", "--docs", "corfu.jsonl")["results"]
     assert [one["answer"] for one in both] == ["SUPPORTS", "REFUTES"]
     status, _, err = run("ask", "Corfu is green.", "--claim", "--checker", "lm")
-    assert (status, "--checker decides about claims beside texts" in err) == (2, True)
+    assert (status, "--checker judges claims against texts" in err) == (2, True)
 
 
 @pytest.mark.models

@@ -10,7 +10,7 @@ from pytrace.cli import common, program
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("ask", "no document is read by the model again"),
+        ("ask", "no language model extracts them again"),
         ("bench", "A wrong answer ends the run"),
         ("certify", "a response is faithful if all"),
         ("kg build", "a killed build goes on with --resume"),

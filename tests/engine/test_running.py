@@ -194,7 +194,7 @@ class TestErrors:
             ({"settings": ("a=b",)}, "the setting 'a=b' of hops is not name=value"),
             ({"where": ("date",)}, "'date' is no filter"),
             ({"passages": 0}, "the question asks for 0 passages and 3 chains; ask for 1 or more of each"),
-            ({"method": "gold"}, "gold reads the documents that a data set calls right"),
+            ({"method": "gold"}, "gold reads the supporting documents of a data set"),
             ({"task": "judge", "method": "rag"}, "rag cannot judge claims"),
         ],
     )
@@ -211,8 +211,8 @@ class TestErrors:
     @pytest.mark.parametrize("corpus", [None, [], [Document("1", "Title", ())], [Document("1", "Title", (" ",))]])
     def test_nothing_to_answer_from_is_one_sentence(self, corpus):
         for fields, message in (
-            ({}, "there is nothing that hops could answer from; give documents or an index"),
-            ({"method": "rag"}, "there is nothing that rag could answer from"),
+            ({}, "hops has nothing to answer from; give documents or an index"),
+            ({"method": "rag"}, "rag has nothing to answer from"),
             ({"task": "search"}, "there is nothing to search; give documents or an index"),
             ({"task": "judge"}, "there is nothing to judge a claim by"),
         ):

@@ -174,7 +174,7 @@ class TestReaders:
     def test_a_table_of_mixed_readers_is_marked(self, capsys: pytest.CaptureFixture[str]) -> None:
         one = report(("trace", "rag", "scope-coe", "cot"), lists={EXTRACTOR: seen(), SEARCH: seen()})
         assert one.notices[0] == (
-            "methods read answers in different ways, so differences are not of their evidence alone (trace, rag: span, 4 "
+            "methods read answers in different ways, so differences are not due to the evidence alone (trace, rag: span, 4 "
             "demonstrations; scope-coe: free, 1 demonstration; cot: thoughts, 3 demonstrations)"
         )
         assert [pair.readers_differ for pair in one.comparisons] == [False, True, True, True, True, True]

@@ -326,7 +326,7 @@ def test_a_client_may_give_less_time(service: ServiceProcess) -> None:
         ("POST", "/v1/search", {"question": "x", "k": 3}, 400, "unknown field `k`"),
         ("POST", "/v1/search", {"question": "x", "where": ["nonsense"]}, 400, "nonsense"),
         ("POST", "/v1/ask", {"question": "x", "method": "nonsense"}, 400, "nonsense"),
-        ("POST", "/v1/ask", {"question": "x", "method": "gold"}, 400, "gold reads the documents that a data set"),
+        ("POST", "/v1/ask", {"question": "x", "method": "gold"}, 400, "gold reads the supporting documents of a data set"),
         ("POST", "/v1/ask", {"question": "x", "method": "trace", "settings": ["demonstrations_file=/etc/passwd"]}, 400, "a file of the server"),
         ("POST", "/v1/ask", {"question": "x", "method": "standard", "settings": ["nonsense=1"]}, 400, "nonsense"),
         ("POST", "/v1/certify", {"responses": [{"question": "x", "text": "y"}]}, 400, "no graph to certify against; give facts"),
@@ -506,7 +506,9 @@ def test_a_body_that_is_too_large_is_refused(strict: ServiceProcess) -> None:
 def test_more_questions_than_fit_are_told_to_come_again(strict: ServiceProcess) -> None:
     with begin(strict, LONG, "first", key()):
         wait_until(lambda: metric(strict, 'pytrace_waiting{work="answers"}', headers=key(1)) == 1)
-        told = error_of(strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are under way or wait")
+        told = error_of(
+            strict.request("POST", "/v1/ask", SHORT, headers=key()), 429, "questions are running or waiting"
+        )
         assert 1 <= int(told["retry-after"]) <= 60
         found = strict.post("/v1/search", {"question": QUESTION}, headers=key())  # which needs no such place
         assert found["evidence"]["sources"]

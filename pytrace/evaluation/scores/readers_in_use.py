@@ -81,4 +81,4 @@ def reader_notice(texts: Mapping[str, str]) -> str:
     for method, text in texts.items():
         groups.setdefault(text, []).append(method)
     listed = "; ".join(f"{', '.join(methods)}: {text}" for text, methods in groups.items())
-    return f"methods read answers in different ways, so differences are not of their evidence alone ({listed})"
+    return f"methods read answers in different ways, so differences are not due to the evidence alone ({listed})"
