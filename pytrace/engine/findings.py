@@ -247,7 +247,7 @@ def _first_chain(
     text = document.title if heading else document.sentences[place.sentence]
     last = TextUnit(document.title, text, document.id, place.sentence)
     steps = _steps(answer.question, [*before, last], documents, sources)
-    held = (place.start, place.end) if place.end > place.start else None
+    held = _answer_span(answer.text, text, place) if place.end > place.start else None
     triple = next(
         (
             (unit.head, unit.relation, unit.tail)
@@ -257,6 +257,13 @@ def _first_chain(
         None,
     )
     return EvidenceChain(steps=_leading((*steps[:-1], msgspec.structs.replace(steps[-1], answer=held, triple=triple))))
+
+
+def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
+    """Return the characters of a sentence that are the answer: those of its place, with an article that only the answer's text has."""
+    matches = (match.span() for match in _whole_words(answer).finditer(text))
+    whole = (place.start, place.end)
+    return next(((start, end) for start, end in matches if start <= whole[0] and whole[1] <= end), whole)
 
 
 def _leading(steps: tuple[Step, ...]) -> tuple[Step, ...]:

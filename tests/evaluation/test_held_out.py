@@ -37,7 +37,7 @@ from pytrace.storage.question_hashes import question_hash, save_question_hashes
 from tests.scripted_methods import read
 
 COUNT = 8
-SPAN = {"reading": "span", "reader_demonstrations": 4, "min_confidence": 0.0}
+SPAN = {"reading": "span", "reader_demonstrations": 4}
 FREE = {"reading": "free", "reader_demonstrations": 1}
 THOUGHTS = {"samples": 5, "demonstrations": 3}
 SETTINGS: dict[str, Any] = {
@@ -196,10 +196,10 @@ class TestReaders:
 
     def test_a_setting_in_a_label_counts(self) -> None:
         same = reader_in_use("trace:top=3", SETTINGS)
-        assert same == reader_in_use("trace", SETTINGS) == ReaderInUse("span", 4, 0.0, "m" * 64)
-        changed = reader_in_use("trace:reader-demonstrations=2, reading=grammar,min_confidence=0.5", SETTINGS)
-        assert changed == ReaderInUse("grammar", 2, 0.5, "m" * 64)
-        assert changed.text == "grammar, 2 demonstrations, min_confidence 0.5"
+        assert same == reader_in_use("trace", SETTINGS) == ReaderInUse("span", 4, "m" * 64)
+        changed = reader_in_use("trace:reader-demonstrations=2, reading=grammar", SETTINGS)
+        assert changed == ReaderInUse("grammar", 2, "m" * 64)
+        assert changed.text == "grammar, 2 demonstrations"
 
     def test_models_are_named_where_they_differ(self) -> None:
         readers = {name: reader_in_use(name, {**SETTINGS, "reader": "r" * 64}) for name in ("trace", "rag", "cot")}
@@ -248,7 +248,7 @@ class TestFiles:
         assert msgspec.json.decode(msgspec.json.encode(one), type=Report) == one
         told = json.loads(msgspec.json.encode(one))
         assert told["methods"][1]["reader"] == {
-            "reading": "free", "demonstrations": 1, "min_confidence": 0.0, "model": "m" * 64
+            "reading": "free", "demonstrations": 1, "model": "m" * 64
         }  # fmt: skip
         assert told["learned"] == [{"name": EXTRACTOR, "methods": ["trace"], "seen": 4}]
 

@@ -26,7 +26,7 @@ SAID = {
     "LangChain": "orrin-bell-foundry 0.7",
     "Haystack": "orrin-bell-foundry",
     "DSPy": "Orrin Bell Foundry",
-    "Rerankers": "[2, 1]",
+    "Rerankers": "[1, 2]",
     "RapidFuzz": "('Brackwater Ferries', ",
     "faiss": "1000",
     "Tests of your own": re.search(r"^## Tests of your own.*?```text\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)[1],

@@ -18,19 +18,16 @@ _FINGERPRINT_DIGITS = 12
 
 
 class ReaderInUse(msgspec.Struct, frozen=True):
-    """How a method reads answers: the setting `reading` (or "thoughts"), demonstrations, `min_confidence`, fingerprint of the model."""
+    """How a method reads answers: the setting `reading` (or "thoughts"), demonstrations, fingerprint of the model."""
 
     reading: str
     demonstrations: int
-    min_confidence: float = 0.0
     model: str = ""
 
     @property
     def text(self) -> str:
         """The reader in words, without the model."""
-        shown = f"{self.demonstrations} demonstration{'' if self.demonstrations == 1 else 's'}"
-        least = f", min_confidence {self.min_confidence:g}" if self.min_confidence else ""
-        return f"{self.reading}, {shown}{least}"
+        return f"{self.reading}, {self.demonstrations} demonstration{'' if self.demonstrations == 1 else 's'}"
 
 
 def reader_in_use(label: str, settings: Mapping[str, Any]) -> ReaderInUse | None:
@@ -47,7 +44,6 @@ def reader_in_use(label: str, settings: Mapping[str, Any]) -> ReaderInUse | None
             return ReaderInUse(
                 str(values["reading"]),
                 int(values.get("reader_demonstrations", 0)),
-                float(values.get("min_confidence", 0)),
                 str(settings.get("reader", model)),
             )
         shown = values.get(_THINKING.get(name, "demonstrations"))
