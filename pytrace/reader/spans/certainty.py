@@ -43,13 +43,16 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
     features = best.candidate.features
     told = {
         "always": 1.0,
+        "share": 1 / sum(math.exp(one.score - best.score) for one in ranked),
         "log-odds": math.log(bounded / (1 - bounded)),
-        "lead": min(best.score - rivals[0], 6.0) if rivals else 6.0,
         "score": max(-10.0, min(best.score, 10.0)),
         "ruled": float(bool(features.get("the one of two"))),
         "yes or no": float(asked.kind == "yes-no"),
         "words unseen": 1 - len(asked.stems & seen) / max(len(asked.stems), 1),
         "names unseen": 1 - len(names & seen) / len(names) if names else 0.0,
+        "words of the question": features.get("words of the question", 0.0),
+        "near shares": features.get("near shares", 0.0),
+        "again": features.get("again", 0.0),
         "focus": features.get("focus share", 0.0),
         "unranked": float(not evidence.relevance),
     }
