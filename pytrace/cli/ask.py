@@ -71,7 +71,7 @@ class Ask(Command):
     checker: str | None = CHECKER
     min_confidence: float | None = option(
         "Confidence below which no answer is given. Answers that a language model writes ('--set reading=free') have no confidence.  "
-        "[default: 0.2]",
+        "[default: 0.15]",
         ge=0,
         le=1,
         metavar="P",

@@ -178,13 +178,14 @@ def answer_sentence(answer: Answer, documents: Mapping[str, Document]) -> Answer
     ranks = _chain_ranks(answer.evidence.chains)
     asked = content_stems(words(answer.question))
 
-    def fit(place: AnswerPlace) -> tuple[int, int, int]:
+    def fit(place: AnswerPlace) -> tuple[bool, bool, int, int]:
         document = documents[place.document_id]
         heading = place.sentence < 0
         text = document.title if heading else document.sentences[place.sentence]
         rank = ranks.get((place.document_id, place.sentence), ranks.get((place.document_id, -1), len(ranks)))
-        # A heading says nothing of the question by itself.
-        return heading, -len(asked & content_stems(words(text))), rank
+        # It may stand there without its article. A heading says nothing of the question by itself.
+        missing = answer.text.casefold() not in text.casefold()
+        return missing, heading, -len(asked & content_stems(words(text))), rank
 
     return min(places, key=fit)
 

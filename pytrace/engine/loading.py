@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytrace.models.language_model import LanguageModel
     from pytrace.records import Document
 
-MIN_CONFIDENCE = 0.2
+MIN_CONFIDENCE = 0.15
 """Confidence below which no answer is given by default, measured by `python -m benches.answers`: it keeps 93 % of the right answers."""
 
 # Who asks for an encoder while a thread loads it waits for that.

@@ -293,7 +293,7 @@ def test_the_front_door_builds_searches_and_asks(tmp_path: Path) -> None:
     found = engine.search(asked, corpus).evidence
     assert [found.sources[step.source].title for step in found.chains[0].steps] == ["Lady Addle", "Orrin Bell Foundry"]
     question = "Who founded the company that owns the Marigold Tern?"
-    first = {passage.title for passage in corpus.nearest(question, engine, 5)}
+    first = {passage.title for passage in corpus.nearest(question, engine, 10)}
     assert {"Marigold Tern", "Brackwater Ferries"} <= first
     for place in (corpus, tmp_path / "index"):
         result = engine.ask(asked, place)

@@ -106,6 +106,8 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
     loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
     english = not prose or loose >= _ENGLISH_SHARE * len(prose)
     for number, sentence in enumerate(sentences):
+        if sentence.heading > 1:
+            continue  # it says what many passages are about
         if sentence.is_title:
             yield from _titles(number, sentence)
         elif english:

@@ -23,7 +23,7 @@ _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
 _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
-_LAST_HEADING = 3  # above a text; those further up are like it
+_LITERALS = frozenset(("none", "null", "true", "false"))  # no names of anything
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -108,6 +108,8 @@ class _View:
         ]
         entries = _titled(sentences)
         self._titles = [names_of(entry.title) for entry in entries]
+        headed = {sentence.entry for sentence in sentences if sentence.heading}
+        self._articles = [names for number, names in enumerate(self._titles) if number not in headed]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
         self._texts = [f" {normalise_answer(text)} " for text in _texts(sentences)]
         self._best_shared = [0] * len(entries)
@@ -165,7 +167,7 @@ class _View:
         }
         features[f"asks for several {asked.several}, lists several {any(word.kind == 'and' for word in inside)}"] = 1
         features[f"linked {self._linked[entry]}, asked for {self._asked_about[entry]}"] = 1
-        if any(form in names for names in self._titles):
+        if any(form in names for names in self._articles):
             features["a title"] = 1
             features[f"{asked.kind}: has a life {self._lives[form]}"] = 1
             features[f"a title, repeats the question {repeated}"] = 1
@@ -175,12 +177,14 @@ class _View:
         if code:
             features["is code" if code == len(inside) else "holds code"] = 1
             features[f"{asked.kind}: is code {code == len(inside)}"] = 1
-        if sentence.heading:
-            features[f"heading {min(sentence.heading, _LAST_HEADING)}"] = 1
+        if asked.identifier and not repeated and form not in _LITERALS:
+            features["an identifier"] = code == len(inside) or (sentence.heading == 1 and len(inside) == 1)
         if sentence.is_title:
             features["at a title"] = 1
             features[f"{asked.kind}: at a title"] = 1
             features["sentence shares"] = math.log1p(self._best_shared[entry])
+            if sentence.heading:
+                features["rare shares"] = max((self._rare[below] for below in self._below.get(entry, ())), default=0.0)
             features.update(self._focus.title_features(self._below.get(entry, ())))
             return features
         features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))

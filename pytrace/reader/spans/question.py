@@ -34,6 +34,10 @@ _BY_HEAD: dict[str, AnswerKind] = {
     for word in listed.split()
 }
 _SORTS = frozenset(LISTS.sorts.split())
+_IDENTIFIERS = frozenset(LISTS.identifiers.split())
+# What stands between "which" or "what" and the thing that it asks for.
+_NAMED = re.compile(r"(?:'s|\s+(?:is|are|was))?(?:\s+(?:the|a|an))?(?:\s+names? of (?:the|a|an))?\s+")
+_MOST_BEFORE = 2  # words before the thing: "which environment variable"
 _DATED = re.compile(r"\bdate of\b|\bbirthday\b")
 _SEVERAL = re.compile(
     r"\b(?:who|what|which)(?: of the [\w\s]{1,40}?)? (?:are|were)\b|\b(?:which|what|whose) (?:two|three|four|five|six|seven|\d)\b|"
@@ -46,7 +50,8 @@ _ENDS = ("auxiliary", "preposition", "pronoun", "mark")
 class Asked(NamedTuple):
     """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), and its content.
 
-    `choice` says that it offers a choice, `several` that it asks for more than one.
+    `choice` says that it offers a choice, `several` that it asks for more than one, `identifier` that it asks for something that programs
+    name: a package, a class, an option.
     """
 
     kind: AnswerKind
@@ -54,6 +59,7 @@ class Asked(NamedTuple):
     choice: bool
     stems: frozenset[str]
     several: bool = False
+    identifier: bool = False
 
 
 def read_question(question: str) -> Asked:
@@ -88,7 +94,26 @@ def read_question(question: str) -> Asked:
             head = _head(behind)
     if _DATED.search(lower):
         kind = "date"
-    return Asked(kind, stem(head), choice, stems, _SEVERAL.search(lower) is not None)
+    identifier = _identifier(lower, asking) if asking is not None else ""
+    if identifier:
+        stems -= {stem(identifier)}  # a text on a package need not say that it is one
+    return Asked(
+        kind, stem(identifier or head), choice, stems, _SEVERAL.search(lower) is not None, identifier=bool(identifier)
+    )
+
+
+def _identifier(question: str, asking: re.Match[str]) -> str:
+    """Return the thing that programs name, and that "which" or "what" asks for; "" if it asks for something else."""
+    if asking[1] not in ("which", "what"):
+        return ""
+    named = _NAMED.match(question, asking.end())
+    behind = re.findall(r"[\w-]+", question[named.end() if named else asking.end() :])[: _MOST_BEFORE + 2]
+    for word, after in zip(behind[: _MOST_BEFORE + 1], [*behind[1:], ""], strict=False):
+        if word.removesuffix("s") in _IDENTIFIERS or word in _IDENTIFIERS:
+            return "" if after == "of" else word  # "which class of ships"
+        if word in ("of", "the", "is", "does", "did", "do"):
+            break
+    return ""
 
 
 def _openings(found: list[Word]) -> list[Word]:

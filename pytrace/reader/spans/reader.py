@@ -59,9 +59,9 @@ class SpanReader(Reader):
         return [readings[number] for number in range(len(questions))]
 
     def rank(self, question: str, evidence: Evidence) -> list[Ranked]:
-        """Return the candidates of a question, the likeliest first; only one where a rule decides."""
+        """Return the candidates of a question, the likeliest first; only one where a rule decides, only code where code is asked for."""
         found = candidates(question, evidence.context, entry_facts(evidence))
-        decided = [one for one in found if one.features.get("the one of two")]
+        decided = [one for one in found if one.features.get("the one of two") or one.features.get("an identifier")]
         ranked = [Ranked(one, self._weights.score(one.features)) for one in decided or found]
         # Of equals the first in the evidence stays first.
         return sorted(ranked, key=lambda one: -one.score)

@@ -74,6 +74,7 @@ class _Lists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dates: str
     numbers: str
     origins: str
+    identifiers: str
     months: str
     sorts: str
     families: list[str]
