@@ -40,6 +40,8 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
     asked = read_question(question)
     seen = content_stems(words(" ".join(evidence.context)))
     names = {word.stem for word in words(question)[1:] if word.kind in ("name", "number")} & asked.stems
+    if names and not names & seen:
+        return {"no name seen": 1.0}  # the texts are about something else, whatever else speaks for the answer
     features = best.candidate.features
     told = {
         "always": 1.0,
