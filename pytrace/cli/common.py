@@ -252,7 +252,8 @@ def remark(text: str) -> None:
 def _say(text: str) -> None:
     """Print on stderr, without the passwords of addresses; what nobody can hear is no reason to fail."""
     with suppress(OSError):
-        click.echo(printable(_PASSWORD.sub("…@", text), kept=_LAYOUT), err=True)
+        # Through sys.stderr of the moment, so that a spinner's line is not written over.
+        print(printable(_PASSWORD.sub("…@", text), kept=_LAYOUT), file=sys.stderr, flush=True)
 
 
 def remark_first(lines: Sequence[str], most: int, more: str = "") -> None:

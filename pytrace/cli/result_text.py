@@ -180,8 +180,9 @@ def _print_details(result: Result) -> None:
     evidence = result.evidence
     if result.withheld:
         common.print_text(
-            common.printable(
-                f"\nNot given: {result.withheld!r}, likely right with {100 * (result.confidence or 0):.0f} %"
+            "\n"
+            + common.printable(
+                f"Withheld: {result.withheld!r}, right with a probability of {100 * (result.confidence or 0):.0f} %"
             )
         )
     for number, chain in enumerate(evidence.chains, 1):

@@ -268,8 +268,8 @@ def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
 
 
 def _leading(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps that the question found, and those of the others that lead to the last one."""
-    kept = {number for number, step in enumerate(steps, 1) if not step.after}
+    """Return the steps that lead to the last one; where none is known to, all that the question found."""
+    kept = set() if steps[-1].after else {number for number, step in enumerate(steps, 1) if not step.after}
     number = len(steps)
     while number:
         kept.add(number)

@@ -49,7 +49,7 @@ def read_corpus(
             return [document for document in graph.documents() if matches(document, filters)]
     if "documents" not in METHODS[needed.name].needs:
         return []
-    raise InputError(f"{needed.name} has nothing to answer from; give --docs FILE|FOLDER or --kg DIR")
+    raise InputError(f"{needed.name} has nothing to answer from; give --docs FILE|FOLDER, --index DIR or --kg DIR")
 
 
 def open_sentence_index(directory: Path, documents: Sequence[Document], models: Engine) -> SentenceIndex:

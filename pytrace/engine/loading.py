@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytrace.records import Document
 
 MIN_CONFIDENCE = 0.15
-"""Confidence below which no answer is given by default, measured by `python -m benches.answers`: it keeps 93 % of the right answers."""
+"""Confidence below which no answer is given by default: 95 % of the training questions that are asked of other documents are below it."""
 
 # Who asks for an encoder while a thread loads it waits for that.
 _ENCODERS = threading.RLock()

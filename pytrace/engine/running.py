@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -19,7 +19,7 @@ from pytrace.engine.findings import answer_result, search_findings, source_of
 from pytrace.engine.questions import NOT_A_QUESTION, is_question
 from pytrace.errors import InputError
 from pytrace.records import Answer, Document, Triple
-from pytrace.results import Check, Findings, Request, Result
+from pytrace.results import Check, Findings, Request, Result, Task
 from pytrace.retrieval.searching import Found
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def run(
     on_event: OnEvent | None = None,
 ) -> list[Result]:
     """Answer requests; see `Engine.run`."""
+    requests = list(requests)
     for number, request in enumerate(requests, 1):
         _check(request, number, len(requests))
     searched = None if corpus is None else Corpus.of(corpus)
@@ -139,6 +140,10 @@ def run(
 
 def _check(request: Request, number: int, count: int) -> None:
     which = "the question" if count == 1 else f"question {number} of {count}"
+    if not isinstance(request, Request):
+        raise InputError(f"{which} is no pytrace.Request but {request!r:.80}; give pytrace.Request(question=…)")
+    if request.task not in get_args(Task):
+        raise InputError(f"{which} has the task {request.task!r:.80}; give one of {', '.join(get_args(Task))}")
     if not request.question.strip():
         raise InputError(f"{which} is empty; ask something")
     if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
@@ -429,6 +434,7 @@ class _Batch:
             abstained=True,
             reason=NOT_FOUND,
             withheld=answer.text,
+            check=None,
             evidence=closest if least else result.evidence,
         )
 

@@ -242,7 +242,7 @@ def test_a_question_without_documents_is_answered_only_by_methods_that_need_none
     assert "the question has no document; the model wrote one" in told["notes"]
     status, _, errors = run("ask", QUESTION, "--method", "dense")
     assert status == 2
-    assert "dense has nothing to answer from; give --docs FILE|FOLDER or --kg DIR" in errors
+    assert "dense has nothing to answer from; give --docs FILE|FOLDER, --index DIR or --kg DIR" in errors
 
 
 def test_ks_llm_selects_from_an_index_that_is_kept_and_extended(docs: Path, run: Run, tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_documents_without_text_are_named_and_the_rest_goes_on(run: Run, tmp_pat
 
 def test_questions_settings_and_places_that_cannot_be_are_refused(docs: Path, run: Run, tmp_path: Path) -> None:
     refused(run("ask", " ", "--docs", docs), "the question is empty; ask something")
-    refused(run("ask", QUESTION), "give --docs FILE|FOLDER or --kg DIR")
+    refused(run("ask", QUESTION), "give --docs FILE|FOLDER, --index DIR or --kg DIR")
     refused(run("ask", QUESTION, "--kg", tmp_path / "none"), str(tmp_path / "none"))
     refused(
         run("ask", QUESTION, "--docs", docs, "--method", "guess"),

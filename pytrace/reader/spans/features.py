@@ -178,7 +178,9 @@ class _View:
             features["is code" if code == len(inside) else "holds code"] = 1
             features[f"{asked.kind}: is code {code == len(inside)}"] = 1
         if asked.identifier and not repeated and form not in _LITERALS:
-            features["an identifier"] = code == len(inside) or (sentence.heading == 1 and len(inside) == 1)
+            # A heading, or a line, of one word.
+            alone = len(inside) == len(found) == 1 and (sentence.heading == 1 or not sentence.is_title)
+            features["an identifier"] = alone or code == len(inside)
         if sentence.is_title:
             features["at a title"] = 1
             features[f"{asked.kind}: at a title"] = 1

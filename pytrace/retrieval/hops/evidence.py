@@ -26,19 +26,27 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
     -------
     Evidence
         The passages as context. Its one chain has a unit for each passage: the sentence that names what led on to a later one,
-        else the one with most of those words of the question that no earlier unit has.
+        or a later one by its title, else the one with most of those words of the question that no earlier unit has.
     """
     # What a question wants stands near its beginning, as a rule, and what it is of behind that.
     asked = {word: 1 + 1 / (1 + place) for place, word in reversed([*enumerate(words(question))])}
     units: list[TextUnit] = []
     for number, passage in enumerate(passages):
         named = next((step.name for step in chain.steps if step.place == number and step.name), "")
+        named = named or _named_title(passage, passages[number + 1 :])
         place, asked = _leading(passage, asked, named)
         units.append(TextUnit(passage.title, passage.sentences[place], passage.id, place))
     score = math.log(max(chain.probability, 1e-12))
     found = Chain(tuple(units), (score, *(0.0 for _ in units[1:])), score, finished=True)
     context = tuple(map(document_text, passages))
     return Evidence("documents", context, tuple(passage.id for passage in passages), derivation=ChainSearch((found,)))
+
+
+def _named_title(passage: Document, later: Sequence[Document]) -> str:
+    """Return the title of the last later passage, in the words of an index, that a sentence of a passage has; "" if none has."""
+    said = [f" {' '.join(words(sentence))} " for sentence in passage.sentences]
+    titles = (" ".join(words(one.title)) for one in reversed(later) if one.title != passage.title)
+    return next((title for title in titles if title and any(f" {title} " in sentence for sentence in said)), "")
 
 
 def _leading(passage: Document, asked: dict[str, float], name: str) -> tuple[int, dict[str, float]]:
