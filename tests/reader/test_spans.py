@@ -392,3 +392,12 @@ def test_the_shipped_weights_list_the_questions_that_they_learned_from() -> None
     hashes = learned_questions()
     assert hashes is not None
     assert len(hashes) > 1000
+
+
+def test_a_sentence_that_denies_what_is_asked_decides_for_no() -> None:
+    entries = ["[Redirects] Ferry does not follow redirects by default. Other clients follow them."]
+    (denied,) = candidates("Does Ferry follow redirects by default?", entries)
+    assert denied.text == "no"
+    # What is asked is denied itself, or another sentence says it.
+    assert len(candidates("Does Ferry not follow redirects by default?", entries)) == 2
+    assert len(candidates("Do other clients follow them?", entries)) == 2

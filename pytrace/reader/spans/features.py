@@ -14,7 +14,7 @@ from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, names
 from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
-from pytrace.reader.spans.yes_no import yes_features
+from pytrace.reader.spans.yes_no import is_denied, yes_features
 
 Features = dict[str, float]
 
@@ -71,6 +71,8 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
     sentences = read_entries(entries)
+    if asked.kind == "yes-no" and is_denied(question, [one.text for one in sentences if not one.is_title]):
+        return [Scored("no", {"the one of two": 1.0}, ())]  # a rule decides, as between two
     if asked.kind == "yes-no":
         return [Scored("yes", yes_features(question, _titled(sentences)), ()), Scored("no", {}, ())]
     view = _View(question, asked, sentences)

@@ -1,4 +1,4 @@
-"""What speaks for "yes": that two come from one country, and that what is asked stands in the evidence of each."""
+"""What speaks for "yes": that two come from one country, and that what is asked stands in the evidence of each; what denies it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _ASKING = frozenset(("both", "same", "share", "two", "either"))
 _COUNTRY = re.compile(
     rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(COUNTRIES, key=len, reverse=True)))})(?!\w)", re.IGNORECASE
 )
+_NEGATION = re.compile(r"\b(?:not|never|cannot|no longer|neither|nor)\b|n['’]t\b", re.IGNORECASE)
+_DENIED = 0.75  # of what is asked stands in a sentence that denies it
 _FIRST = 2  # sentences that tell what something is and where it comes from
 
 
@@ -43,6 +45,23 @@ def yes_features(question: str, entries: Sequence[Entry]) -> dict[str, float]:
         features["yes: the least said"] = min(len(asked & stems) for stems in said) / len(asked)
         features["yes: the most unsaid"] = float(min(len(asked & stems) for stems in said) == 0)
     return features
+
+
+def is_denied(question: str, sentences: Sequence[str]) -> bool:
+    """Whether the sentence that has most of what is asked, and nearly all of it, says that it is not so.
+
+    Examples
+    --------
+    >>> is_denied("Does Ferry follow redirects?", ["Ferry is fast.", "Ferry does not follow redirects by default."])
+    True
+    >>> is_denied("Does Ferry follow redirects?", ["Ferry follows redirects.", "It does not follow links."])
+    False
+    """
+    asked = content_stems(words(question))
+    if not asked or _NEGATION.search(question):
+        return False
+    best = max(sentences, key=lambda text: len(asked & content_stems(words(text))), default="")
+    return len(asked & content_stems(words(best))) >= _DENIED * len(asked) and _NEGATION.search(best) is not None
 
 
 def _compared(question: str, named: Sequence[int], entries: Sequence[Entry]) -> list[Entry]:
