@@ -394,10 +394,18 @@ def test_the_shipped_weights_list_the_questions_that_they_learned_from() -> None
     assert len(hashes) > 1000
 
 
-def test_a_sentence_that_denies_what_is_asked_decides_for_no() -> None:
-    entries = ["[Redirects] Ferry does not follow redirects by default. Other clients follow them."]
-    (denied,) = candidates("Does Ferry follow redirects by default?", entries)
-    assert denied.text == "no"
-    # What is asked is denied itself, or another sentence says it.
-    assert len(candidates("Does Ferry not follow redirects by default?", entries)) == 2
-    assert len(candidates("Do other clients follow them?", entries)) == 2
+@pytest.mark.parametrize(
+    ("question", "denied"),
+    [
+        ("Does Ferry follow redirects by default?", True),
+        ("Does Ferry not follow redirects by default?", False),
+        ("Does Ferry support HTTP/2?", False),
+    ],
+)
+def test_a_sentence_that_denies_what_is_asked_decides_for_no(question: str, denied: bool) -> None:
+    text = "[Redirects] Ferry does not follow redirects by default. In Ferry, HTTP/2 support is not enabled by default."
+    found = {one.text: one.features for one in candidates(question, [text])}
+    assert found.keys() == {"yes", "no"}
+    assert ("denied" in found["no"]) == denied
+    (best, _) = SpanReader(ScriptedModel(["unused"])).rank(question, Evidence("documents", (text,), ("redirects",)))
+    assert best.candidate.text == "no" or not denied

@@ -71,10 +71,10 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
     sentences = read_entries(entries)
-    if asked.kind == "yes-no" and is_denied(question, [one.text for one in sentences if not one.is_title]):
-        return [Scored("no", {"the one of two": 1.0}, ())]  # a rule decides, as between two
     if asked.kind == "yes-no":
-        return [Scored("yes", yes_features(question, _titled(sentences)), ()), Scored("no", {}, ())]
+        denied = is_denied(question, [one.text for one in sentences if not one.is_title])
+        yes = Scored("yes", yes_features(question, _titled(sentences)), ())
+        return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
     view = _View(question, asked, sentences)
     found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
     for span in find_spans(sentences):

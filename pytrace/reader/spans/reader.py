@@ -64,7 +64,7 @@ class SpanReader(Reader):
         decided = [one for one in found if one.features.get("the one of two") or one.features.get("an identifier")]
         ranked = [Ranked(one, self._weights.score(one.features)) for one in decided or found]
         # Of equals the first in the evidence stays first.
-        return sorted(ranked, key=lambda one: -one.score)
+        return sorted(ranked, key=lambda one: (-one.candidate.features.get("denied", 0.0), -one.score))
 
     def _reading(self, question: str, evidence: Evidence) -> Reading:
         ranked = self.rank(question, evidence)

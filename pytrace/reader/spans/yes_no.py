@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.comparison import Entry, asked_about, holder_of, role_of
-from pytrace.reader.spans.words import COUNTRIES, content_stems, words
+from pytrace.reader.spans.words import COUNTRIES, content_stems, stem, words
 
 _SAME = re.compile(r"\b(?:same|share)\b")
 _ORIGIN = re.compile(r"\b(?:country|countries|nation|nationality|nationalities|citizenship)\b")
@@ -16,7 +16,7 @@ _ASKING = frozenset(("both", "same", "share", "two", "either"))
 _COUNTRY = re.compile(
     rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(COUNTRIES, key=len, reverse=True)))})(?!\w)", re.IGNORECASE
 )
-_NEGATION = re.compile(r"\b(?:not|never|cannot|no longer|neither|nor)\b|n['’]t\b", re.IGNORECASE)
+_NEGATION = re.compile(r"(?:\b(?:not|never|cannot|no longer)|n['’]t)\s+(?:\w+ly\s+)?(\w+)", re.IGNORECASE)
 _DENIED = 0.75  # of what is asked stands in a sentence that denies it
 _FIRST = 2  # sentences that tell what something is and where it comes from
 
@@ -48,7 +48,7 @@ def yes_features(question: str, entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def is_denied(question: str, sentences: Sequence[str]) -> bool:
-    """Whether the sentence that has most of what is asked, and nearly all of it, says that it is not so.
+    """Whether the sentence that has most of what is asked, and nearly all of it, says "not" before a word of it.
 
     Examples
     --------
@@ -56,12 +56,15 @@ def is_denied(question: str, sentences: Sequence[str]) -> bool:
     True
     >>> is_denied("Does Ferry follow redirects?", ["Ferry follows redirects.", "It does not follow links."])
     False
+    >>> is_denied("Does Ferry support HTTP/2?", ["In Ferry, HTTP/2 support is not enabled by default."])
+    False
     """
     asked = content_stems(words(question))
     if not asked or _NEGATION.search(question):
         return False
     best = max(sentences, key=lambda text: len(asked & content_stems(words(text))), default="")
-    return len(asked & content_stems(words(best))) >= _DENIED * len(asked) and _NEGATION.search(best) is not None
+    negated = {stem(match[1]) for match in _NEGATION.finditer(best)}
+    return len(asked & content_stems(words(best))) >= _DENIED * len(asked) and not asked.isdisjoint(negated)
 
 
 def _compared(question: str, named: Sequence[int], entries: Sequence[Entry]) -> list[Entry]:
