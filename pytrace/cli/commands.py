@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -169,9 +168,7 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
 
 def _within_bounds(_: click.Context, __: click.Parameter, value: Any) -> Any:
     for number in value if isinstance(value, tuple) else () if value is None else (value,):
-        if isinstance(number, float) and math.isnan(number):
-            raise click.BadParameter("NaN is no number.")
-        if abs(number) > _MOST:
+        if not abs(number) <= _MOST:  # NaN is not either
             raise click.BadParameter(f"{number} is not within {_MOST:,}.")
     return value
 
