@@ -60,7 +60,7 @@ def main(question: str) -> None:
         index = Path(folder) / "examples.index"
         pytrace.Corpus.build(index, EXAMPLES / "docs", engine).close()
         chain = (
-            {"question": RunnablePassthrough(), "documents": PytraceRetriever(index=str(index), top_n=5, engine=engine)}
+            {"question": RunnablePassthrough(), "documents": PytraceRetriever(index=str(index), top_n=6, engine=engine)}
             | RunnablePassthrough.assign(response=RunnableLambda(reason))
             | RunnablePassthrough.assign(certificate=RunnableLambda(certify))
         )
