@@ -8,9 +8,8 @@ PYTRACE_CUDA ?= auto
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
 
-# Three processes of tests for two cores (tests/conftest.py pins them), since a fifth of the time is spent waiting; a file's tests in
-# one of them, since they share what is slow to make.
-PARALLEL := -n $(shell expr 3 '*' $$(nproc) / 2) --maxprocesses 8 --dist loadfile
+# A process of tests a core (tests/conftest.py pins them), a file's tests in one of them, since they share what is slow to make.
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize

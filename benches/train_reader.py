@@ -42,6 +42,7 @@ LEAST = 8  # questions that have a feature, for it to have a weight
 PENALTY = 1.0
 SHARPNESS = 4  # a candidate is worth its F1 to this power: what is nearly right teaches, too, and what is right most
 FOLDS = 3
+THRESHOLD_FOLDS = 5
 SMALLEST = 0.02  # a smaller weight is left out
 
 
@@ -174,14 +175,34 @@ def learned(rows: Sequence[Row], vocabulary: dict[str, int]) -> SpanWeights:
     """Learn choice from all rows, and certainty from the answers of each fold by weights of the others."""
     # All forms of a question are in one fold.
     draws = [crc32(row.example.question.encode()) for row in rows]
+    examples: list[Example] = []
     reads: list[Read] = []
     for fold in range(FOLDS):
         others = [row for row, draw in zip(rows, draws, strict=True) if draw % FOLDS != fold]
         weights = SpanWeights(learn_choice(others, vocabulary), {})
-        mine = [(row.example, draw // FOLDS) for row, draw in zip(rows, draws, strict=True) if draw % FOLDS == fold]
-        reads += read([each for each, draw in mine if each.evidence.relevance or draw % 4 == 0], weights)
+        drawn = [(row.example, draw // FOLDS) for row, draw in zip(rows, draws, strict=True) if draw % FOLDS == fold]
+        mine = [each for each, draw in drawn if each.evidence.relevance or draw % 4 == 0]
+        examples += mine
+        reads += read(mine, weights)
         print(f"fold {fold}: {np.mean([one.right for one in reads]):.3f} right so far", file=sys.stderr, flush=True)
+    print_thresholds(examples, reads)
     return SpanWeights(learn_choice(rows, vocabulary), learn_certainty(reads))
+
+
+def print_thresholds(examples: Sequence[Example], reads: Sequence[Read]) -> None:
+    """Print what thresholds do to training questions that were searched for, by certainty that has not seen them."""
+    confidences = np.zeros(len(reads))
+    for fold in range(THRESHOLD_FOLDS):
+        weights = SpanWeights({}, learn_certainty([one for n, one in enumerate(reads) if n % THRESHOLD_FOLDS != fold]))
+        for number in range(fold, len(reads), THRESHOLD_FOLDS):
+            confidences[number] = weights.probability(reads[number].told)
+    foreign = np.array([not one.answers for one in examples])
+    right = np.array([one.right and "own passages" not in each.set for each, one in zip(examples, reads, strict=True)])
+    for least in (0.1, 0.12, 0.15, 0.2, 0.25):
+        print(
+            f"threshold {least}: {100 * np.mean(confidences[foreign] < least):.1f} % of questions asked of other documents are below it, "
+            f"{100 * np.mean(confidences[right] >= least):.1f} % of right answers are not"
+        )
 
 
 def print_sets(sets: dict[str, list[Example]], weights: SpanWeights) -> None:

@@ -252,7 +252,7 @@ def remark(text: str) -> None:
 def _say(text: str) -> None:
     """Print on stderr, without the passwords of addresses; what nobody can hear is no reason to fail."""
     with suppress(OSError):
-        # Through sys.stderr of the moment, so that a spinner's line is not written over.
+        # While a spinner runs, rich replaces sys.stderr so that lines do not overwrite it; click.echo bypasses that.
         print(printable(_PASSWORD.sub("…@", text), kept=_LAYOUT), file=sys.stderr, flush=True)
 
 

@@ -180,10 +180,7 @@ def _print_details(result: Result) -> None:
     evidence = result.evidence
     if result.withheld:
         common.print_text(
-            "\n"
-            + common.printable(
-                f"Withheld: {result.withheld!r}, right with a probability of {100 * (result.confidence or 0):.0f} %"
-            )
+            "\n" + common.printable(f"Not given: {result.withheld!r}, confidence {confidence_words(result)}")
         )
     for number, chain in enumerate(evidence.chains, 1):
         _print_chain(number, chain, evidence)

@@ -183,7 +183,7 @@ def answer_sentence(answer: Answer, documents: Mapping[str, Document]) -> Answer
         heading = place.sentence < 0
         text = document.title if heading else document.sentences[place.sentence]
         rank = ranks.get((place.document_id, place.sentence), ranks.get((place.document_id, -1), len(ranks)))
-        # It may stand there without its article. A heading says nothing of the question by itself.
+        # Some spans lack the answer's article. A heading alone says nothing about the question.
         missing = answer.text.casefold() not in text.casefold()
         return missing, heading, -len(asked & content_stems(words(text))), rank
 
@@ -261,14 +261,14 @@ def _first_chain(
 
 
 def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
-    """Return the characters of a sentence that are the answer: those of its place, with an article that only the answer's text has."""
+    """Return the answer's characters in a sentence, with an article that the reader's span lacks."""
     matches = (match.span() for match in _whole_words(answer).finditer(text))
     whole = (place.start, place.end)
     return next(((start, end) for start, end in matches if start <= whole[0] and whole[1] <= end), whole)
 
 
 def _leading(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps that lead to the last one; where none is known to, all that the question found."""
+    """Return the steps that lead to the last one; if none does, all steps that the question found."""
     kept = set() if steps[-1].after else {number for number, step in enumerate(steps, 1) if not step.after}
     number = len(steps)
     while number:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pytrace.records import Document
 
 MIN_CONFIDENCE = 0.15
-"""Confidence below which no answer is given by default: 95 % of the training questions that are asked of other documents are below it."""
+"""Default threshold of confidence for an answer; 95 % of the training questions asked of other documents are below it
+(`python -m benches.train_reader`)."""
 
 # Who asks for an encoder while a thread loads it waits for that.
 _ENCODERS = threading.RLock()

@@ -141,9 +141,9 @@ def run(
 def _check(request: Request, number: int, count: int) -> None:
     which = "the question" if count == 1 else f"question {number} of {count}"
     if not isinstance(request, Request):
-        raise InputError(f"{which} is no pytrace.Request but {request!r:.80}; give pytrace.Request(question=…)")
+        raise InputError(f"{which} is not a pytrace.Request: {request!r:.80}; pass pytrace.Request(question=…)")
     if request.task not in get_args(Task):
-        raise InputError(f"{which} has the task {request.task!r:.80}; give one of {', '.join(get_args(Task))}")
+        raise InputError(f"{which} has an unknown task, {request.task!r:.80}; use one of {', '.join(get_args(Task))}")
     if not request.question.strip():
         raise InputError(f"{which} is empty; ask something")
     if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:

@@ -319,21 +319,20 @@ def children(pid: int) -> set[int]:
 @needs_engine
 @pytest.mark.models
 @pytest.mark.usefixtures("tiny_models")
-def test_the_tiny_models_give_the_same_rows_in_ray_as_in_one_process(questions: Path, tmp_path: Path) -> None:
+def test_the_tiny_models_give_the_same_rows_however_many_processes_answer(questions: Path, tmp_path: Path) -> None:
     job = (
         "rag", "dense", "--sweep", "top=1", "--set", "reader_demonstrations=1", "--data", questions, "--limit", 3,
         "--deterministic", "--threads", 1, "--context", 1024, "--json",
     )  # fmt: skip
     told, rows = [], []
-    # Processes of this program answer with the tiny models in the next test.
-    for name, how in {"one": (), "ray": ("--processes", 2, "--engine", "ray")}.items():
+    for name, how in {"one": (), "two": ("--processes", 2), "ray": ("--processes", 2, "--engine", "ray")}.items():
         told.append(finish(*job, "--out", tmp_path / name, *how))
         with RunStore(tmp_path / name / "run.sqlite") as store:
             rows.append(kept(store))
     assert len(rows[0]) == 6
-    assert rows[0] == rows[1]
-    assert told[0]["settings"] == told[1]["settings"]
-    assert told[0]["comparisons"] == told[1]["comparisons"]
+    assert rows[0] == rows[1] == rows[2]
+    assert told[0]["settings"] == told[1]["settings"] == told[2]["settings"]
+    assert told[0]["comparisons"] == told[1]["comparisons"] == told[2]["comparisons"]
 
 
 @needs_engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -281,6 +282,34 @@ class TestAbstention:
         assert scripted().ask(text, [FERRY], settings=FREE).reason != NOT_A_QUESTION
 
 
+class TestBadRequests:
+    @pytest.mark.parametrize(
+        ("request_", "message"),
+        [
+            ("Who?", "the question is not a pytrace.Request: 'Who?'"),
+            (
+                Request(question="Who?", task="guess"),
+                "the question has an unknown task, 'guess'; use one of answer, search, judge",
+            ),
+        ],
+    )
+    def test_what_is_no_request_is_refused_in_one_sentence(self, request_, message):
+        with pytest.raises(InputError, match=re.escape(message)):
+            scripted().run([request_], [FERRY])
+
+    def test_requests_may_come_from_a_generator(self):
+        results = scripted().run((Request(question=QUESTION, settings=FREE) for _ in range(2)), [FERRY, COMPANY])
+        assert [result.answer for result in results] == ["Tobias Rook"] * 2
+
+    def test_a_withheld_answer_is_not_checked(self):
+        kept, withheld = (
+            scripted().ask(QUESTION, [FERRY, COMPANY], settings=("reading=span",), check=True, min_confidence=least)
+            for least in (0.0, 1.0)
+        )
+        assert kept.check is not None
+        assert (withheld.abstained, withheld.answer, withheld.withheld, withheld.check) == (True, "", kept.answer, None)
+
+
 class TestChains:
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("many", [True, False])
@@ -318,7 +347,8 @@ class TestChains:
         assert steps[-1].sentence == foundry.text
         assert all(step.after == 0 or steps[step.after - 1] for step in steps)
         led = {step.after for step in steps}
-        assert all(number in led or step.after == 0 for number, step in enumerate(steps[:-1], 1))
+        assert all(number in led for number, _ in enumerate(steps[:-1], 1))
+        assert tower.text not in [step.sentence for step in steps]
 
     @pytest.mark.parametrize(
         ("answer", "sentence"),

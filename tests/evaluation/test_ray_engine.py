@@ -51,7 +51,7 @@ def test_ray_gives_the_rows_of_one_process_failed_ones_too(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("ray")
-@pytest.mark.parametrize("kind", ["model", "unpicklable"])
+@pytest.mark.parametrize("kind", ["model", "value", "unpicklable"])
 def test_errors_of_the_set_up_end_the_run_as_they_do_in_one_process(kind: str) -> None:
     kinds = RuntimeError if kind == "unpicklable" else type(ERRORS[kind])
     with pytest.raises(kinds, match=str(ERRORS[kind])) as caught:

@@ -409,3 +409,13 @@ def test_a_sentence_that_denies_what_is_asked_decides_for_no(question: str, deni
     assert ("denied" in found["no"]) == denied
     (best, _) = SpanReader(ScriptedModel(["unused"])).rank(question, Evidence("documents", (text,), ("redirects",)))
     assert best.candidate.text == "no" or not denied
+
+
+def test_a_question_about_names_that_were_not_read_is_hardly_ever_answered() -> None:
+    evidence = Evidence("documents", ("[Ferry] About 290 people live in Pellisk.",), ("ferry",))
+    reader = SpanReader(ScriptedModel(["unused"]))
+    foreign, own = reader.read(
+        ["How many people live in Berlin?", "How many people live in Pellisk?"], [evidence, evidence]
+    )
+    assert foreign.probability is not None
+    assert foreign.probability < 0.15 < own.probability

@@ -107,7 +107,7 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
     english = not prose or loose >= _ENGLISH_SHARE * len(prose)
     for number, sentence in enumerate(sentences):
         if sentence.heading > 1:
-            continue  # it says what many passages are about
+            continue  # a heading further up is shared by many passages
         if sentence.is_title:
             yield from _titles(number, sentence)
         elif english:

@@ -41,7 +41,7 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
     seen = content_stems(words(" ".join(evidence.context)))
     names = {word.stem for word in words(question)[1:] if word.kind in ("name", "number")} & asked.stems
     if names and not names & seen:
-        return {"no name seen": 1.0}  # the texts are about something else, whatever else speaks for the answer
+        return {"no name seen": 1.0}  # the texts are about something else, so other features mislead
     features = best.candidate.features
     told = {
         "always": 1.0,

@@ -23,7 +23,7 @@ _BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
 _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
 _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
-_LITERALS = frozenset(("none", "null", "true", "false"))  # no names of anything
+_LITERALS = frozenset(("none", "null", "true", "false"))  # code, but not names
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -180,7 +180,7 @@ class _View:
             features["is code" if code == len(inside) else "holds code"] = 1
             features[f"{asked.kind}: is code {code == len(inside)}"] = 1
         if asked.identifier and not repeated and form not in _LITERALS:
-            # A heading, or a line, of one word.
+            # A heading or line of one word, such as "httpx-ws", is a name without code marks.
             alone = len(inside) == len(found) == 1 and (sentence.heading == 1 or not sentence.is_title)
             features["an identifier"] = alone or code == len(inside)
         if sentence.is_title:

@@ -35,9 +35,9 @@ _BY_HEAD: dict[str, AnswerKind] = {
 }
 _SORTS = frozenset(LISTS.sorts.split())
 _IDENTIFIERS = frozenset(LISTS.identifiers.split())
-# What stands between "which" or "what" and the thing that it asks for.
+# Words between "which" or "what" and the noun: "What is the name of the class".
 _NAMED = re.compile(r"(?:'s|\s+(?:is|are|was))?(?:\s+(?:the|a|an))?(?:\s+names? of (?:the|a|an))?\s+")
-_MOST_BEFORE = 2  # words before the thing: "which environment variable"
+_MAX_MODIFIERS = 2  # words before the noun: "which environment variable"
 _DATED = re.compile(r"\bdate of\b|\bbirthday\b")
 _SEVERAL = re.compile(
     r"\b(?:who|what|which)(?: of the [\w\s]{1,40}?)? (?:are|were)\b|\b(?:which|what|whose) (?:two|three|four|five|six|seven|\d)\b|"
@@ -50,8 +50,8 @@ _ENDS = ("auxiliary", "preposition", "pronoun", "mark")
 class Asked(NamedTuple):
     """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), and its content.
 
-    `choice` says that it offers a choice, `several` that it asks for more than one, `identifier` that it asks for something that programs
-    name: a package, a class, an option.
+    `choice`: it offers a choice; `several`: it asks for more than one; `identifier`: it asks for a name in software, such as a package,
+    a class or an option.
     """
 
     kind: AnswerKind
@@ -96,19 +96,19 @@ def read_question(question: str) -> Asked:
         kind = "date"
     identifier = _identifier(lower, asking) if asking is not None else ""
     if identifier:
-        stems -= {stem(identifier)}  # a text on a package need not say that it is one
+        stems -= {stem(identifier)}  # the text about a package need not use the word "package"
     return Asked(
         kind, stem(identifier or head), choice, stems, _SEVERAL.search(lower) is not None, identifier=bool(identifier)
     )
 
 
 def _identifier(question: str, asking: re.Match[str]) -> str:
-    """Return the thing that programs name, and that "which" or "what" asks for; "" if it asks for something else."""
+    """Return the noun behind "which" or "what" if it is a kind of name in software, such as "package"; otherwise ""."""
     if asking[1] not in ("which", "what"):
         return ""
     named = _NAMED.match(question, asking.end())
-    behind = re.findall(r"[\w-]+", question[named.end() if named else asking.end() :])[: _MOST_BEFORE + 2]
-    for word, after in zip(behind[: _MOST_BEFORE + 1], [*behind[1:], ""], strict=False):
+    behind = re.findall(r"[\w-]+", question[named.end() if named else asking.end() :])[: _MAX_MODIFIERS + 2]
+    for word, after in zip(behind[: _MAX_MODIFIERS + 1], [*behind[1:], ""], strict=False):
         if word.removesuffix("s") in _IDENTIFIERS or word in _IDENTIFIERS:
             return "" if after == "of" else word  # "which class of ships"
         if word in ("of", "the", "is", "does", "did", "do"):

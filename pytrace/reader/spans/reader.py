@@ -59,7 +59,7 @@ class SpanReader(Reader):
         return [readings[number] for number in range(len(questions))]
 
     def rank(self, question: str, evidence: Evidence) -> list[Ranked]:
-        """Return the candidates of a question, the likeliest first; only one where a rule decides, only code where code is asked for."""
+        """Return the candidates of a question, likeliest first; if a rule decides, only those that it allows."""
         found = candidates(question, evidence.context, entry_facts(evidence))
         decided = [one for one in found if one.features.get("the one of two") or one.features.get("an identifier")]
         ranked = [Ranked(one, self._weights.score(one.features)) for one in decided or found]

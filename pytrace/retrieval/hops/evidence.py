@@ -43,7 +43,7 @@ def chain_evidence(question: str, chain: PassageChain, passages: Sequence[Docume
 
 
 def _named_title(passage: Document, later: Sequence[Document]) -> str:
-    """Return the title of the last later passage, in the words of an index, that a sentence of a passage has; "" if none has."""
+    """Return the normalized title of the last later passage that a sentence names; "" if none is named."""
     said = [f" {' '.join(words(sentence))} " for sentence in passage.sentences]
     titles = (" ".join(words(one.title)) for one in reversed(later) if one.title != passage.title)
     return next((title for title in titles if title and any(f" {title} " in sentence for sentence in said)), "")
