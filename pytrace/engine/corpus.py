@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from pytrace.documents import ReadReport, read_documents
 from pytrace.documents.reader import ReadOptions
+from pytrace.errors import InputError
 from pytrace.records import Document
 from pytrace.storage.files import real_path, temporary_files
 
@@ -349,12 +350,22 @@ def _find(
 
 
 def distinct_documents(documents: Iterable[Document]) -> Iterator[Document]:
-    """Yield the documents with text: of each id the first, passages of one document next to each other."""
+    """Yield the documents with text, each once, passages of one document next to each other.
+
+    Raises
+    ------
+    InputError
+        If two documents have one id, but not one title and text.
+    """
     by_document: dict[str, dict[str, Document]] = {}
     for document in documents:
         if document.text.strip():
             name = document.id if document.origin is None else document.origin.document
-            by_document.setdefault(name, {}).setdefault(document.id, document)
+            known = by_document.setdefault(name, {}).setdefault(document.id, document)
+            if (known.title, known.text) != (document.title, document.text):
+                raise InputError(
+                    f"two documents have the id {document.id!r:.80}, but not the same text; give each an id of its own"
+                )
     for passages in by_document.values():
         yield from passages.values()
 

@@ -39,6 +39,17 @@ DEFAULT_METHOD = "hops"
 NOT_FOUND = "No answer found in these documents."
 """Reason for an abstention."""
 
+# Types of a request's fields, and how a message calls these.
+_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "question": ((str,), "a text"),
+    "method": ((str,), "the name of a method"),
+    "settings": ((tuple,), "a tuple of texts, such as ('passages=3',)"),
+    "where": ((tuple,), "a tuple of texts, such as ('date>=2020',)"),
+    "documents": ((tuple, list, type(None)), "a tuple of documents, or None"),
+    "passages": ((int,), "a whole number"),
+    "chains": ((int,), "a whole number"),
+    "min_confidence": ((int, float, type(None)), "a probability from 0 to 1, or None"),
+}
 # Passages that are listed after an abstention.
 _CLOSEST = 3
 
@@ -142,12 +153,15 @@ def _check(request: Request, number: int, count: int) -> None:
     which = "the question" if count == 1 else f"question {number} of {count}"
     if not isinstance(request, Request):
         raise InputError(f"{which} is not a pytrace.Request: {request!r:.80}; pass pytrace.Request(question=…)")
+    for field, (kinds, wanted) in _FIELDS.items():
+        if not isinstance(value := getattr(request, field), kinds):
+            raise InputError(f"{which} has {field}={value!r:.80}; give {wanted}")
     if request.task not in get_args(Task):
         raise InputError(f"{which} has an unknown task, {request.task!r:.80}; use one of {', '.join(get_args(Task))}")
     if not request.question.strip():
         raise InputError(f"{which} is empty; ask something")
     if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
-        raise InputError(f"min_confidence of {which} is {request.min_confidence}; give a probability from 0 to 1")
+        raise InputError(f"{which} has min_confidence={request.min_confidence}; give a probability from 0 to 1")
     if request.passages < 1 or request.chains < 1:
         raise InputError(
             f"{which} asks for {request.passages} passages and {request.chains} chains; ask for 1 or more of each"

@@ -189,8 +189,8 @@ class TestErrors:
         ("fields", "message"),
         [
             ({"question": " \n"}, "the question is empty; ask something"),
-            ({"min_confidence": 1.5}, "min_confidence of the question is 1.5; give a probability from 0 to 1"),
-            ({"min_confidence": float("nan")}, "min_confidence of the question is nan"),
+            ({"min_confidence": 1.5}, "the question has min_confidence=1.5; give a probability from 0 to 1"),
+            ({"min_confidence": float("nan")}, "the question has min_confidence=nan"),
             ({"method": "none"}, "there is no method 'none'; choose one of hops, trace,"),
             ({"settings": ("a=b",)}, "the setting 'a=b' of hops is not name=value"),
             ({"where": ("date",)}, "'date' is no filter"),
@@ -290,6 +290,19 @@ class TestBadRequests:
             (
                 Request(question="Who?", task="guess"),
                 "the question has an unknown task, 'guess'; use one of answer, search, judge",
+            ),
+            (Request(question=3), "the question has question=3; give a text"),
+            (
+                Request(question="Who?", settings=["passages=3"]),
+                "the question has settings=['passages=3']; give a tuple of texts",
+            ),
+            (
+                Request(question="Who?", documents="docs/"),
+                "the question has documents='docs/'; give a tuple of documents, or None",
+            ),
+            (
+                Request(question="Who?", min_confidence="high"),
+                "the question has min_confidence='high'; give a probability",
             ),
         ],
     )
@@ -440,11 +453,11 @@ class TestCorpora:
         assert len(closed) == 1, "a corpus of the caller stays open"
 
     @pytest.mark.parametrize("method", METHODS)
-    def test_equal_ids_and_empty_texts_break_nothing(self, method):
+    def test_one_document_twice_and_empty_texts_break_nothing(self, method):
         odd = [
             Document("same", "Nothing", ()),
             Document("same", "Marigold Tern", FERRY.sentences),
-            Document("same", "Marigold Tern", ("It is another.", "Tobias Rook founded another.", "And so on.")),
+            Document("same", "Marigold Tern", FERRY.sentences),
             Document("empty", "", ("",)),
             Document("untitled", "", (" ", "It has no name.")),
             COMPANY,
@@ -456,6 +469,15 @@ class TestCorpora:
             ids = [source.id for source in result.evidence.sources]
             assert len(ids) == len(set(ids))
             require_the_answer_at_the_end(result)
+
+    @pytest.mark.parametrize("given", ["documents", "corpus"])
+    def test_two_documents_of_one_id_are_refused(self, given):
+        documents = (FERRY, Document(FERRY.id, "Marigold Tern", ("It is another.",)))
+        request = Request(question=QUESTION, settings=FREE, documents=documents if given == "documents" else None)
+        with pytest.raises(
+            InputError, match="two documents have the id 'ferry', but not the same text; give each an id of its own"
+        ):
+            scripted().run([request], documents if given == "corpus" else None)
 
     def test_a_document_without_an_id_is_refused_and_nothing_is_left(self, monkeypatch, tmp_path):
         folder = self.folders(monkeypatch, tmp_path)
