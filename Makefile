@@ -7,6 +7,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTRACE_CUDA ?= auto
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
+# Hundreds of processes import torch, Ray and pytrace in the tests: Python must keep what it compiled of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A process of tests a core (tests/conftest.py pins them), a file's tests in one of them, since they share what is slow to make.
 PARALLEL := -n auto --maxprocesses 8 --dist loadfile

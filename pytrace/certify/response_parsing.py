@@ -14,11 +14,11 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.kg import normal_form
 from pytrace.reader.conclusions import (
-    CONCLUSION_WORDS,
     FOREIGN_COPULA,
     FOREIGN_STEP,
     FULL_STOPS,
     abstentions,
+    conclusion_words,
     is_abstention,
 )
 from pytrace.reader.responses import plain_response, statements
@@ -121,7 +121,7 @@ def _numbered(text: str, *, nested: bool) -> _Parts:
     text = _LINE_NUMBER.sub(lambda found: f"{found[1]}{int(found[2])}", text)
     first = _FIRST_MARKER.search(text)
     if first is None:
-        concluded = CONCLUSION_WORDS.search(text)
+        concluded = conclusion_words().search(text)
         return _Parts() if concluded is None else _Parts((), _answer(text[concluded.end() :]), concluded[0])
     body, answer, conclusion = _split(text, first.start(), first.end())
     steps: list[str] = []
@@ -153,7 +153,7 @@ def _listed(text: str) -> _Parts:
 
 def _sentences(text: str) -> _Parts:
     """Read the sentences before the conclusion, or those behind it where it comes first."""
-    concluded = CONCLUSION_WORDS.search(text)
+    concluded = conclusion_words().search(text)
     if concluded is None:
         return _Parts(tuple(statements(text)))
     said = text[concluded.end() :]
@@ -167,10 +167,10 @@ def _sentences(text: str) -> _Parts:
 
 def _split(text: str, start: int, begin: int) -> tuple[str, str, str]:
     """Return the steps of a list that begins at a place, the answer, and the words before that."""
-    concluded = CONCLUSION_WORDS.search(text, begin)
+    concluded = conclusion_words().search(text, begin)
     if concluded is not None:
         return text[begin : concluded.start()], _answer(text[concluded.end() :]), concluded[0]
-    concluded = CONCLUSION_WORDS.search(text[:start])  # the answer may come first
+    concluded = conclusion_words().search(text[:start])  # the answer may come first
     if concluded is None:
         return text[begin:], "", ""
     return text[begin:], _answer(text[concluded.end() : start]), concluded[0]
