@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from typing import Literal, NamedTuple
@@ -51,6 +50,7 @@ _NUMBER = r"\(?{number}(?:\s*(?:단계|步))?\s*(?:[.):、．：]|[–—-]\s)(?
 _LINE_MARKER = rf"(?:^|\n)[ \t]*{_STEP_WORD}{_NUMBER}"
 _INLINE_MARKER = rf"(?<=[.!?)\"'。！？।])\s*{_STEP_WORD}{_NUMBER}"
 _FIRST_MARKER = re.compile(_LINE_MARKER.replace("{number}", "1"), re.IGNORECASE)
+_ANY_MARKER = re.compile(f"{_LINE_MARKER}|{_INLINE_MARKER}".replace("{number}", "([0-9]+)"), re.IGNORECASE)
 # Digits of other scripts, and "01".
 _LINE_NUMBER = re.compile(rf"^([ \t]*{_STEP_WORD}\(?)(\d{{1,3}})(?=[.):、．：\s])", re.MULTILINE | re.IGNORECASE)
 # "1. lépés: …": the word for a step may stand behind its number.
@@ -126,7 +126,7 @@ def _numbered(text: str, *, nested: bool) -> _Parts:
     body, answer, conclusion = _split(text, first.start(), first.end())
     steps: list[str] = []
     for number in itertools.count(2):
-        marker = _marker(number).search(body)
+        marker = _marker(body, number)
         part = body[: marker.start()] if marker is not None else _first_paragraph(body) if nested else body
         steps += _items(_WORD_BEHIND.sub("", part, count=1) if _WORD_BEHIND.match(part) else part) if nested else [part]
         if marker is None or number > _MOST_STEPS:
@@ -135,10 +135,13 @@ def _numbered(text: str, *, nested: bool) -> _Parts:
     return _Parts(_cleaned(steps), answer, conclusion)
 
 
-@functools.lru_cache(maxsize=64)
-def _marker(number: int) -> re.Pattern[str]:
-    """Return the expression for a number on a line of its own, or after the end of a sentence."""
-    return re.compile(f"{_LINE_MARKER}|{_INLINE_MARKER}".replace("{number}", str(number)), re.IGNORECASE)
+def _marker(text: str, number: int) -> re.Match[str] | None:
+    """Find a number on a line of its own, or after the end of a sentence."""
+    # One expression for all numbers: one for each takes milliseconds to compile.
+    found = _ANY_MARKER.search(text)
+    while found is not None and found[found.lastindex or 0] != str(number):
+        found = _ANY_MARKER.search(text, found.start() + 1)
+    return found
 
 
 def _listed(text: str) -> _Parts:
