@@ -7,9 +7,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTRACE_CUDA ?= auto
 # The installed library must be the checkout's, whatever the caller's environment says.
 unexport PYTHONPATH PYTHONHOME
+# Hundreds of processes import torch, Ray and pytrace in the tests: Python must keep what it compiled of them.
+unexport PYTHONDONTWRITEBYTECODE
 
-# A process of tests a core (tests/conftest.py pins them), a file's tests in one of them, since they share what is slow to make.
-PARALLEL := -n auto --maxprocesses 8 --dist loadfile
+# A process of tests a core (tests/conftest.py pins them), a file's tests in one of them, since they share what is slow to make. Files
+# come in the order in which they are collected: the longest first (tests/conftest.py, too).
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
@@ -89,7 +92,7 @@ sanitize: $(SANITIZED)/.ready build/emulation-sanitize/.ready
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 PYTRACE_HOSTILE_CALLS=10000 PYTRACE_EMULATION=build/emulation-sanitize \
-	$(SANITIZED)/bin/python -m pytest $(PARALLEL) --no-loadscope-reorder -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
+	$(SANITIZED)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider -m 'not gpu' $(CUDA_TESTS) $(KERNEL_TESTS)
 	@$(BIN)/python tools/native_checks.py passed sanitize
 
 # The CUDA module for all cards, which takes nvcc and no card, and what its machine code must be.

@@ -44,8 +44,38 @@ settings.register_profile(
 settings.load_profile("pytrace")
 
 
+# Files of half a minute and more, and one that takes minutes under the sanitizers. Several processes begin with them, so that none is
+# left alone with one at the end.
+_LONG = (
+    "kernels/test_cuda_product.py",
+    "serve/test_replicas.py",
+    "attack/test_attack.py",
+    "evaluation/test_ray_engine.py",
+    "kernels/test_fuzzy.py",
+    "cli/test_ask_eval_cli.py",
+    "cli/test_sweeps.py",
+    "training/test_training_export.py",
+    "docs_site/test_blocks.py",
+    "engine/test_spread_index.py",
+    "integrations/test_docs.py",
+    "triples/test_graph.py",
+    "serve/test_explorer.py",
+    "models/test_weight_formats.py",
+    "models/test_llama_cpp.py",
+    "kg/test_local_store.py",
+    "evaluation/test_workers.py",
+    "serve/test_api.py",
+    "docs_site/test_site.py",
+    "integrations/test_examples.py",
+    "kernels/test_hostile_calls.py",
+    "models/test_model_families.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the front door's example, which needs the tiny models, where these are not."""
+    """Begin with what takes longest. Skip the front door's example, which needs the tiny models, where these are not."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name == "pytrace":
             item.add_marker(pytest.mark.models)

@@ -359,7 +359,8 @@ def reals(rng: Dice, *shape: int) -> Array:
 
 
 def integers(rng: Dice, count: int, end: int, dtype: Any = np.int64) -> Array:
-    return np.array([rng.randrange(max(end, 1)) for _ in range(count)], dtype)
+    # By NumPy, since some are a hundred thousand: a quarter of the time that all calls take.
+    return np.random.default_rng(rng.getrandbits(64)).integers(max(end, 1), size=count).astype(dtype)
 
 
 def ends(rng: Dice, parts: int, total: int) -> Array:

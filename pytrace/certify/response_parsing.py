@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from typing import Literal, NamedTuple
@@ -14,11 +13,11 @@ import msgspec
 from pytrace.documents import split_sentences
 from pytrace.kg import normal_form
 from pytrace.reader.conclusions import (
-    CONCLUSION_WORDS,
     FOREIGN_COPULA,
     FOREIGN_STEP,
     FULL_STOPS,
     abstentions,
+    conclusion_words,
     is_abstention,
 )
 from pytrace.reader.responses import plain_response, statements
@@ -51,6 +50,7 @@ _NUMBER = r"\(?{number}(?:\s*(?:단계|步))?\s*(?:[.):、．：]|[–—-]\s)(?
 _LINE_MARKER = rf"(?:^|\n)[ \t]*{_STEP_WORD}{_NUMBER}"
 _INLINE_MARKER = rf"(?<=[.!?)\"'。！？।])\s*{_STEP_WORD}{_NUMBER}"
 _FIRST_MARKER = re.compile(_LINE_MARKER.replace("{number}", "1"), re.IGNORECASE)
+_ANY_MARKER = re.compile(f"{_LINE_MARKER}|{_INLINE_MARKER}".replace("{number}", "([0-9]+)"), re.IGNORECASE)
 # Digits of other scripts, and "01".
 _LINE_NUMBER = re.compile(rf"^([ \t]*{_STEP_WORD}\(?)(\d{{1,3}})(?=[.):、．：\s])", re.MULTILINE | re.IGNORECASE)
 # "1. lépés: …": the word for a step may stand behind its number.
@@ -121,12 +121,12 @@ def _numbered(text: str, *, nested: bool) -> _Parts:
     text = _LINE_NUMBER.sub(lambda found: f"{found[1]}{int(found[2])}", text)
     first = _FIRST_MARKER.search(text)
     if first is None:
-        concluded = CONCLUSION_WORDS.search(text)
+        concluded = conclusion_words().search(text)
         return _Parts() if concluded is None else _Parts((), _answer(text[concluded.end() :]), concluded[0])
     body, answer, conclusion = _split(text, first.start(), first.end())
     steps: list[str] = []
     for number in itertools.count(2):
-        marker = _marker(number).search(body)
+        marker = _marker(body, number)
         part = body[: marker.start()] if marker is not None else _first_paragraph(body) if nested else body
         steps += _items(_WORD_BEHIND.sub("", part, count=1) if _WORD_BEHIND.match(part) else part) if nested else [part]
         if marker is None or number > _MOST_STEPS:
@@ -135,10 +135,13 @@ def _numbered(text: str, *, nested: bool) -> _Parts:
     return _Parts(_cleaned(steps), answer, conclusion)
 
 
-@functools.lru_cache(maxsize=64)
-def _marker(number: int) -> re.Pattern[str]:
-    """Return the expression for a number on a line of its own, or after the end of a sentence."""
-    return re.compile(f"{_LINE_MARKER}|{_INLINE_MARKER}".replace("{number}", str(number)), re.IGNORECASE)
+def _marker(text: str, number: int) -> re.Match[str] | None:
+    """Find a number on a line of its own, or after the end of a sentence."""
+    # One expression for all numbers: one for each takes milliseconds to compile.
+    found = _ANY_MARKER.search(text)
+    while found is not None and found[found.lastindex or 0] != str(number):
+        found = _ANY_MARKER.search(text, found.start() + 1)
+    return found
 
 
 def _listed(text: str) -> _Parts:
@@ -153,7 +156,7 @@ def _listed(text: str) -> _Parts:
 
 def _sentences(text: str) -> _Parts:
     """Read the sentences before the conclusion, or those behind it where it comes first."""
-    concluded = CONCLUSION_WORDS.search(text)
+    concluded = conclusion_words().search(text)
     if concluded is None:
         return _Parts(tuple(statements(text)))
     said = text[concluded.end() :]
@@ -167,10 +170,10 @@ def _sentences(text: str) -> _Parts:
 
 def _split(text: str, start: int, begin: int) -> tuple[str, str, str]:
     """Return the steps of a list that begins at a place, the answer, and the words before that."""
-    concluded = CONCLUSION_WORDS.search(text, begin)
+    concluded = conclusion_words().search(text, begin)
     if concluded is not None:
         return text[begin : concluded.start()], _answer(text[concluded.end() :]), concluded[0]
-    concluded = CONCLUSION_WORDS.search(text[:start])  # the answer may come first
+    concluded = conclusion_words().search(text[:start])  # the answer may come first
     if concluded is None:
         return text[begin:], "", ""
     return text[begin:], _answer(text[concluded.end() : start]), concluded[0]

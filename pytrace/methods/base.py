@@ -6,6 +6,7 @@ file with a row is all that it takes to add a method. A row that does not hold t
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -368,10 +369,15 @@ def setting_name(override: str) -> str:
     return name.strip().replace("-", "_") if equals else ""
 
 
+@functools.cache
+def _may_be_none(settings: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.name for field in msgspec.structs.fields(settings) if type(None) in get_args(field.type))
+
+
 def changed(settings: _Settings, overrides: Sequence[str], *, what: str) -> _Settings:
     """Return settings with some of them changed."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
-    may_be_none = {field.name for field in msgspec.structs.fields(settings) if type(None) in get_args(field.type)}
+    may_be_none = _may_be_none(type(settings))
     for override in overrides:
         name = setting_name(override)
         if name not in values:

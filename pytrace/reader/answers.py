@@ -7,6 +7,7 @@ a small model needs to see a few short answers first.
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Sequence
@@ -166,17 +167,21 @@ def question_input(context: Sequence[str], question: str, prefix: str = "Answer:
     return "\n".join([*lines, f"Question: {question}", prefix])
 
 
-_PREAMBLE = re.compile(rf"^(?:the (?:correct )?answer is:?|answer:|{FOREIGN_CONCLUSION})\s*", re.IGNORECASE)
 _QUOTES = {'"': '"', "'": "'", "`": "`", "«": "»", "„": "“", "「": "」", "『": "』"}
 # A full stop of another script, and "it is" behind an answer.
 _STOP = re.compile(rf"(?:{FOREIGN_COPULA})?[{FULL_STOPS}]$|(?:{FOREIGN_COPULA})\.?$")
+
+
+@functools.cache  # compiling it takes long
+def _preamble() -> re.Pattern[str]:
+    return re.compile(rf"^(?:the (?:correct )?answer is:?|answer:|{FOREIGN_CONCLUSION})\s*", re.IGNORECASE)
 
 
 def clean_answer(text: str) -> str:
     """Return an answer without thinking in tags, a preamble, surrounding quotes or a final full stop."""
     text = without_thinking(text).strip()
     line = text.splitlines()[0].strip() if text else ""
-    line = _STOP.sub("", _PREAMBLE.sub("", line).strip())
+    line = _STOP.sub("", _preamble().sub("", line).strip())
     if len(line) > 1 and _QUOTES.get(line[0]) == line[-1]:
         line = line[1:-1].strip() if line[0] in "«„" else line[1:-1]
     # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from importlib import resources
@@ -47,24 +48,33 @@ _FIRST = "".join(re.escape(letter) for letter in {phrase[0] for phrase in _phras
 FOREIGN_CONCLUSION = rf"(?<![^\W{UNSPACED}])(?=[{_FIRST}])(?:(?:{_any_of(_phrases('therefore'))})[\s,，،、]*)?(?:{_ANSWERS})(?:(?<=\W)|(?![^\W{UNSPACED}]))\s*[:：՝]?"
 """The words before an answer, as a regular expression without regard to case. No English text has them."""
 ANSWER_LABEL = r"(?:the\s+)?(?:(?:final|short|direct|correct|my)\s+)?answer"
-CONCLUSION_WORDS = re.compile(
+_CONCLUSION = (
     r"\b(?:(?:so|thus|hence|therefore|finally|in\s+conclusion|in\s+summary|conclusion:),?\s+)?(?:the|my|our)\s+(?:(?:final|correct|short)\s+)?answer"
     r"(?:\s+to\s+(?:the|your|this)\s+question)?\s*(?:\bis\b:?|:)"
     rf"|^[ \t]*(?:-[ \t]+|(?:step\s*)?\d{{1,3}}[.):][ \t]+)?{ANSWER_LABEL}[ \t]*(?:[:：]|[–—-][ \t]|$)"
-    rf"|{FOREIGN_CONCLUSION}",
-    re.IGNORECASE | re.MULTILINE,
+    rf"|{FOREIGN_CONCLUSION}"
 )
-"""The words before an answer in a plain text: "So the answer is", "Final answer:", "Answer -", and those of other languages."""
 FOREIGN_STEP = _any_of(_phrases("step"))
 """The words for "step", as a regular expression without regard to case."""
 FOREIGN_COPULA = "|".join(map(re.escape, _phrases("copula")))
 """What stands behind an answer for "it is", as a regular expression."""
 FULL_STOPS = "。۔।።։។။"
 """The full stops of scripts that have their own."""
-_ANSWERS_OF = {
-    language: re.compile(_any_of(sorted(each.answer.split("|"), key=len, reverse=True)), re.IGNORECASE)
-    for language, each in _DATA.items()
-}
+
+
+# Expressions this long are compiled when they are first asked for: that takes longer than the import of all else here.
+@functools.cache
+def conclusion_words() -> re.Pattern[str]:
+    """Match the words before an answer in a plain text: "So the answer is", "Final answer:", "Answer -", and those of other languages."""
+    return re.compile(_CONCLUSION, re.IGNORECASE | re.MULTILINE)
+
+
+@functools.cache
+def _answers_of() -> dict[str, re.Pattern[str]]:
+    return {
+        language: re.compile(_any_of(sorted(each.answer.split("|"), key=len, reverse=True)), re.IGNORECASE)
+        for language, each in _DATA.items()
+    }
 
 
 def abstentions(text: str, conclusion: str = "") -> tuple[str, ...]:
@@ -74,7 +84,7 @@ def abstentions(text: str, conclusion: str = "") -> tuple[str, ...]:
     """
     languages = [detect_language(text)]
     if conclusion and "answer" not in conclusion.lower():
-        languages += [language for language, answers in _ANSWERS_OF.items() if answers.search(conclusion)]
+        languages += [language for language, answers in _answers_of().items() if answers.search(conclusion)]
     return tuple(dict.fromkeys(phrase for language in languages for phrase in _abstentions_in(language)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pytrace.reader.conclusions import ANSWER_LABEL, CONCLUSION_WORDS, FOREIGN_STEP
+from pytrace.reader.conclusions import ANSWER_LABEL, FOREIGN_STEP, conclusion_words
 
 SPECIAL_TOKEN = re.compile(
     r"<\|[A-Za-z_]{1,40}\|>(?:(?:assistant|analysis|commentary|final)\b)?|</?s>|</?(?:response|output|solution|final)>",
@@ -87,9 +87,9 @@ def _heading_lines(title: str, below: str, is_heading: bool) -> Iterator[str]:
     """Word a heading: what numbers a step stays, and so does what concludes; any other title goes."""
     title = title.rstrip("# \t")
     mark = STEP_MARK.match(title)
-    if CONCLUSION_WORDS.match(title) is not None:
+    if conclusion_words().match(title) is not None:
         yield title
-    elif CONCLUSION_WORDS.match(f"{title}:") is not None:
+    elif conclusion_words().match(f"{title}:") is not None:
         yield f"{title}:"
     elif mark is not None:
         # What the next lines say is the step, and its heading only names it.
@@ -104,7 +104,7 @@ def _heading_lines(title: str, below: str, is_heading: bool) -> Iterator[str]:
 def _begins_part(line: str) -> bool:
     """Say whether a line begins another step or concludes, or there is none."""
     plain = _unmarked(line).lstrip("# \t")
-    return not plain or STEP_MARK.match(plain) is not None or CONCLUSION_WORDS.match(plain) is not None
+    return not plain or STEP_MARK.match(plain) is not None or conclusion_words().match(plain) is not None
 
 
 def _is_table_rule(lines: list[str], number: int) -> bool:
@@ -141,7 +141,7 @@ def _unboxed(text: str) -> str:
         line = before.rpartition("\n")[2]
         gap = " " if line and line[-1:] not in "(*" else ""
         concludes = box is boxes[-1] and not re.search(
-            rf"(?:{CONCLUSION_WORDS.pattern})[\s*]*\Z", line + gap, re.IGNORECASE
+            rf"(?:{conclusion_words().pattern})[\s*]*\Z", line + gap, re.IGNORECASE
         )
         rest, newline, below = after.partition("\n")
         said = f"\nThe answer is ({content})." if concludes and content else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import shutil
 import tempfile
@@ -90,8 +92,15 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
 
 
 def make(folder: Path) -> Path:
-    """Make the supplies in a folder, by the commands themselves."""
-    (folder / "docs").mkdir(parents=True)
+    """Put the supplies into a folder; what the commands themselves make of them is made once, for all parts of the attack."""
+    return Path(shutil.copytree(_made(), folder, symlinks=True))
+
+
+@functools.cache
+def _made() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="pytrace-supplies-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "docs").mkdir()
     for name, text in DOCUMENTS.items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     (folder / "kg.tsv").write_text(TRIPLES, encoding="utf-8")

@@ -343,29 +343,6 @@ def test_parts_that_cannot_be_are_told(
     assert told in errors
 
 
-@pytest.mark.models
-@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\.")
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_processes_build_what_one_process_builds(
-    tmp_path: Path, docs: Path, engine: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
-) -> None:
-    if engine == "ray":
-        request.getfixturevalue("ray")
-    built = []
-    for name, options in (("one", ()), ("two", ("--processes", "2", "--engine", engine))):
-        status = common.run(
-            program, ["index", "build", str(tmp_path / name), "--docs", str(docs), "--threads", "1", *options]
-        )
-        shown = capsys.readouterr()
-        assert status == 0, shown.err
-        assert "4 passages of 4 documents" in shown.out
-        assert "4 passages encoded" in shown.out
-        with PassageIndex(tmp_path / name) as index:
-            built.append({passage.id: passage for passage in index.passages(range(len(index)))})
-    assert built[0] == built[1]
-    assert not (tmp_path / "two.parts").exists()
-
-
 def test_a_beir_folder_is_evaluated_over_its_index_without_a_pool(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

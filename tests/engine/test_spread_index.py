@@ -1,7 +1,11 @@
-"""An index that Ray actors search: what is found is what one process finds, whatever the filters and the number of actors."""
+"""An index that Ray actors search, or several processes built: it is what one process builds, and what one finds is found.
+
+Whatever the filters and the number of processes.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytrace.cli import common, program
 from pytrace.engine.corpus import Corpus
 from pytrace.engine.spread_index import SpreadIndex
 from pytrace.errors import InputError, StoreError
@@ -95,3 +100,28 @@ def test_more_threads_than_ray_has_are_refused(directory: Path) -> None:
 def test_no_processes_are_refused(directory: Path) -> None:
     with pytest.raises(InputError, match="at least 1 of each"):
         SpreadIndex(directory, processes=0)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_processes_build_what_one_process_builds(
+    tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    if engine == "ray":
+        request.getfixturevalue("ray")
+    docs = tmp_path / "docs.jsonl"
+    rows = ({"id": f"{town}", "title": town, "text": f"{town} is a town. Its mayor is {town[::-1]}."} for town in TOWNS)
+    docs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    built = []
+    for name, options in (("one", ()), ("two", ("--processes", "2", "--engine", engine))):
+        status = common.run(
+            program, ["index", "build", str(tmp_path / name), "--docs", str(docs), "--threads", "1", *options]
+        )
+        shown = capsys.readouterr()
+        assert status == 0, shown.err
+        assert "6 passages of 6 documents" in shown.out
+        assert "6 passages encoded" in shown.out
+        with PassageIndex(tmp_path / name) as index:
+            built.append({passage.id: passage for passage in index.passages(range(len(index)))})
+    assert built[0] == built[1]
+    assert not (tmp_path / "two.parts").exists()

@@ -1,18 +1,31 @@
+"""The ranker for `rerankers`. What imports that is in the tests, which one of xdist's processes runs: it takes 12 seconds."""
+
 from __future__ import annotations
 
 import asyncio
+import doctest
 
 import pytest
-from rerankers.documents import Document
 
 from pytrace.errors import InputError
-from pytrace.integrations.rerankers import PytraceRanker
 from tests.integrations.stories import PASSAGES, QUESTION, require_no_language_model
 
 pytestmark = pytest.mark.models
 
 
+def test_the_module_s_example_is_true(engine):  # noqa: ARG001 (the tiny models must be pulled)
+    from pytrace.integrations import rerankers
+
+    tried = doctest.testmod(rerankers)
+    assert tried.attempted >= 2
+    assert tried.failed == 0
+
+
 def test_documents_are_ranked_with_their_ids_metadata_and_chains(engine):
+    from rerankers.documents import Document
+
+    from pytrace.integrations.rerankers import PytraceRanker
+
     given = [Document(passage.text, passage.id, dict(passage.metadata)) for passage in PASSAGES]
     found = PytraceRanker(engine=engine).rank(QUESTION, given)
     assert {result.doc_id for result in found[:2]} == {"ship", "foundry"}
@@ -27,6 +40,10 @@ def test_documents_are_ranked_with_their_ids_metadata_and_chains(engine):
 
 
 def test_texts_have_the_ids_that_are_given_or_their_places(engine):
+    from rerankers.documents import Document
+
+    from pytrace.integrations.rerankers import PytraceRanker
+
     ranker, texts = PytraceRanker(engine=engine), [passage.text for passage in PASSAGES]
     assert {result.doc_id for result in ranker.rank(QUESTION, texts)[:2]} == {1, 3}
     named = ranker.rank(QUESTION, texts, doc_ids=list("abcde"))

@@ -69,6 +69,7 @@ class Family:
     heads: Callable[[int], list[torch.nn.Module]] = lambda _: []
     prompts: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    traced: bool = True
 
 
 # Vocabularies are made here and not by trainers, whose choice differs between processes, and every vector with it.
@@ -189,6 +190,7 @@ FAMILIES: dict[str, Family] = {
         ),
         prompts={"query": "task: search | query: ", "document": "title: none | text: "},
         pooling="mean_sqrt_len_tokens",
+        traced=False,
         heads=lambda width: [
             Dense(width, 64, bias=False, activation_function=torch.nn.Identity()),
             Dense(64, width, activation_function=torch.nn.Tanh()),
@@ -213,7 +215,7 @@ def build(name: str, place: Path, shape: Shape = TINY) -> SentenceTransformer:
         modules=[transformer, pooling, *heads], prompts=dict(family.prompts), device="cpu", **settings
     )
     built.save(str(place), create_model_card=False)
-    write_graph(transformer.model, place / "onnx" / "model.onnx")
+    write_graph(transformer.model, place / "onnx" / "model.onnx", traced=family.traced)
     return SentenceTransformer(str(place), device="cpu", model_kwargs={"attn_implementation": "eager"})
 
 
@@ -302,16 +304,19 @@ class _Output(torch.nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask)[self.output]
 
 
-def write_graph(model: Any, path: Path, output: str = "last_hidden_state") -> None:
-    """Export a transformer by torch."""
+def write_graph(model: Any, path: Path, output: str = "last_hidden_state", *, traced: bool = True) -> None:
+    """Export a transformer by torch: traced, which takes half a second, or where that fails by its newer exporter, which takes ten."""
     path.parent.mkdir(parents=True, exist_ok=True)
     ids, mask = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    names = ["input_ids", "attention_mask"]
+    free: dict[str, Any] = {"dynamic_axes": {name: [0, 1] for name in (*names, output)}}
+    if not traced:
+        free = {"dynamic_shapes": ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) * 2}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            _Output(model, output).eval(), (ids, mask), str(path), input_names=["input_ids", "attention_mask"],
-            output_names=[output], dynamic_shapes=(free, free), dynamo=True, verbose=False,
+            _Output(model, output).eval(), (ids, mask), str(path), input_names=names, output_names=[output], dynamo=not traced,
+            verbose=False, **free,
         )  # fmt: skip
 
 

@@ -343,7 +343,7 @@ def test_the_real_tiny_model_chooses_alike_batched_and_alone(tiny_models: dict[s
         for second in names
         if first != second
         for who in (first, second)
-    ][:200]
+    ][:100]
     labels = [["A", "B"]] * len(prompts)
     with LlamaCppModel(tiny_models["language-model"], threads=1, context=256) as model:
         batched = model.score_options(prompts, labels)

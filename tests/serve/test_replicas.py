@@ -157,7 +157,7 @@ def test_a_killed_replica_loses_what_it_had_and_is_replaced(
 ) -> None:
     victim, survivor = replicas(service)
     sent: list[Sent] = []
-    enough = threading.Event()
+    struck, enough = threading.Event(), threading.Event()
 
     def search() -> None:
         while not enough.is_set():
@@ -167,6 +167,8 @@ def test_a_killed_replica_loses_what_it_had_and_is_replaced(
             except OSError:
                 status = 0
             sent.append(Sent(begun, time.monotonic(), status))
+            if struck.is_set():
+                enough.wait(0.25)  # in which the new replica has the processor
 
     clients = [threading.Thread(target=search) for _ in range(CLIENTS)]
     for client in clients:
@@ -176,6 +178,7 @@ def test_a_killed_replica_loses_what_it_had_and_is_replaced(
         before = time.monotonic()
         os.kill(victim, signal.SIGKILL)
         killed = time.monotonic()
+        struck.set()
         assert until(lambda: len([pid for pid in replicas(service) if pid != victim]) == 2)
         time.sleep(1.0)
     finally:

@@ -15,7 +15,7 @@ import msgspec
 from pytrace.documents import clean_text, split_sentences
 from pytrace.models.language_model import Completion, LanguageModel, Prompt
 from pytrace.reader.answers import FittedContext, Reading, clean_answer, fit_context, normalise_answer, question_input
-from pytrace.reader.conclusions import CONCLUSION_WORDS
+from pytrace.reader.conclusions import conclusion_words
 from pytrace.reader.prompts.reasoning import RationaleDemonstration, VerificationDemonstration
 from pytrace.reader.responses import plain_response, statements
 from pytrace.reader.thinking import is_all_thinking, without_thinking
@@ -199,7 +199,7 @@ _CONCLUDED = re.compile(
 def parse_thought(text: str) -> Thought:
     """Read what a model wrote as a rationale and its answer, however it wrote it; what it thinks aloud in tags is neither."""
     text = plain_response(text)
-    match = _CONCLUDED.search(text) or next(reversed(list(CONCLUSION_WORDS.finditer(text))), None)
+    match = _CONCLUDED.search(text) or next(reversed(list(conclusion_words().finditer(text))), None)
     if match is None:
         sentences = statements(text)
         return Thought(tuple(sentences), _short_answer(sentences[-1]) if sentences else "")
