@@ -6,6 +6,7 @@ that are not much less likely, are read whole, each under its heading path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -30,6 +31,7 @@ from pytrace.records import Chain, ChainSearch, Document, Evidence
 from pytrace.retrieval.hops import chain_evidence
 from pytrace.retrieval.searching import Found, HopSearcher
 
+_NO_LETTERS = re.compile(r"\W+")
 # Chains that the result shows.
 _CHAINS = 3
 
@@ -60,30 +62,34 @@ class Hops(Method):
 
     def _evidence(self, question: str, found: Found) -> Evidence:
         read = self._read_passages(found)
-        names = {passage.id for passage in read}
         chains: list[Chain] = []
         for chain in found.ranking.chains:
-            passages = found.of(chain.rows)
-            if len(chains) < _CHAINS and names.issuperset(passage.id for passage in passages):
+            passages = [read[said][0] for said in map(_said_by, found.of(chain.rows)) if said in read]
+            if len(chains) < _CHAINS and len(passages) == len(chain.rows):
                 chains += chain_evidence(question, chain, passages).chains
         return Evidence(
             kind="documents",
-            context=tuple(document_text(passage) for passage in read),
-            document_ids=tuple(passage.id for passage in read),
+            context=tuple(document_text(passage) for passage, _ in read.values()),
+            document_ids=tuple(passage.id for passage, _ in read.values()),
             derivation=ChainSearch(tuple(chains)),
-            relevance=found.ranking.scores[: len(read)],
+            relevance=tuple(score for _, score in read.values()),
             signals=_signals(found),
         )
 
-    def _read_passages(self, found: Found) -> list[Document]:
-        """Return the passages that are read, the likeliest first."""
+    def _read_passages(self, found: Found) -> dict[tuple[str, str], tuple[Document, float]]:
+        """Return the passages that are read by what they say, each with its score, the likeliest first; what several say is read once."""
         ranking = found.ranking
-        rows = [
-            row
-            for row, score in zip(ranking.rows, ranking.scores, strict=True)
-            if score >= self.settings.share * ranking.scores[0]
-        ]
-        return found.of(rows[: self.settings.passages])
+        read: dict[tuple[str, str], tuple[Document, float]] = {}
+        for passage, score in zip(found.of(ranking.rows), ranking.scores, strict=True):
+            if score < self.settings.share * ranking.scores[0] or len(read) == self.settings.passages:
+                break
+            read.setdefault(_said_by(passage), (passage, score))
+        return read
+
+
+def _said_by(passage: Document) -> tuple[str, str]:
+    """Return what two passages have in common that say the same under one title: the letters and digits of their texts."""
+    return passage.title, _NO_LETTERS.sub("", passage.text.casefold())
 
 
 def _signals(found: Found) -> dict[str, float]:

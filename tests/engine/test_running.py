@@ -470,6 +470,14 @@ class TestCorpora:
             assert len(ids) == len(set(ids))
             require_the_answer_at_the_end(result)
 
+    def test_what_two_documents_say_is_read_once(self):
+        twins = [Document("twin", FERRY.title, tuple(text.replace(" ", "  ") for text in FERRY.sentences)), FERRY]
+        (result,) = scripted().run([Request(question=QUESTION, settings=FREE)], [*twins, COMPANY, *OTHERS])
+        read = [source for source in result.evidence.sources if source.read]
+        assert [source.title for source in read].count("Marigold Tern") == 1
+        assert {step.sentence for step in result.evidence.chains[0].steps} >= {COMPANY.sentences[1]}
+        require_the_answer_at_the_end(result)
+
     @pytest.mark.parametrize("given", ["documents", "corpus"])
     def test_two_documents_of_one_id_are_refused(self, given):
         documents = (FERRY, Document(FERRY.id, "Marigold Tern", ("It is another.",)))

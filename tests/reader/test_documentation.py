@@ -358,6 +358,20 @@ def test_code_and_own_headings_alone_answer_what_programs_name(passages: list[Do
     assert "least squares" in [one.candidate.text for one in reader.rank("Which method does the ferry use?", prose)]
 
 
+def test_names_in_software_are_told_apart_by_what_is_said_of_them() -> None:
+    entries = [
+        "[Packages > Plugins > ferry-cache] GitHub\nAn elegant cache for Ferry, which adds much.",
+        "[Packages > Plugins > ferry-ws] GitHub\nWebSocket support for Ferry.",
+    ]
+    for order in (entries, entries[::-1]):
+        evidence = Evidence("documents", tuple(order), ("a", "b"))
+        ranked = [
+            one.candidate.text
+            for one in SpanReader(ScriptedModel()).rank("Which package adds WebSocket support?", evidence)
+        ]
+        assert ranked == ["ferry-ws", "ferry-cache"]
+
+
 @given(st.text(alphabet="aB1 _/@=$#:()+[].-*~", max_size=20))
 def test_a_text_without_signs_of_code_has_no_code(text: str) -> None:
     if not _SIGN.search(text):

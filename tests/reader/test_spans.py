@@ -15,7 +15,7 @@ from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
 from pytrace.reader.spans.candidates import find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, earlier_or_later, life
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, joined, life
 from pytrace.reader.spans.features import candidates, shape_of
 from pytrace.reader.spans.focus import focus_stems
 from pytrace.reader.spans.question import read_question
@@ -203,6 +203,40 @@ def test_which_of_two_by_their_dates(question: str, chosen: int | None) -> None:
     for order in ((1, 0, 2, 3), (3, 2, 1, 0)):
         turned = earlier_or_later(question, [entries[place] for place in order])
         assert (None if turned is None else order[turned]) == chosen
+
+
+def test_pieces_of_one_article_are_compared_as_one() -> None:
+    entries = [
+        Entry("Ann Reed", ["She became a judge in 1873.", "She died on 9 March 1902."]),
+        Entry("Bo Ek", ["Bo Ek (born 12 March 1899) is a man."]),
+        Entry("Ann Reed", ["Ann Reed (born 1840) was a judge."]),
+    ]
+    assert earlier_or_later("Who is older, Ann Reed or Bo Ek?", entries) is None
+    assert joined(entries)[0] == Entry("Ann Reed", [*entries[2].sentences, *entries[0].sentences])
+    texts = [f"[{title}] {' '.join(said)}" for title, said in entries]
+    evidence = Evidence("documents", tuple(texts), tuple("abc"))
+    assert SpanReader(ScriptedModel()).read(["Who is older, Ann Reed or Bo Ek?"], [evidence])[0].text == "Ann Reed"
+
+
+def test_no_candidate_has_one_bracket_of_two() -> None:
+    entry = "[Bo Ek] Bo (born Ek, 1844–1906) on April 3 left Lund (the city), Malmö), and (Ystad for the port (of Tema."
+    for one in candidates("Where did Bo go?", [entry]):
+        assert one.text.count("(") == one.text.count(")"), one.text
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "place"),
+    [
+        ("When was Bo born?", "12 March 1899", "beginning of a life, asked for birth"),
+        ("When did Bo die?", "9 June 1980", "end of a life, asked for death"),
+        ("When did Bo marry?", "9 June 1980", "end of a life, asked for "),
+        ("When was Bo born?", "1925", ""),
+    ],
+)
+def test_the_dates_of_a_life_are_told_apart(question: str, text: str, place: str) -> None:
+    entry = "[Bo Ek] Bo Ek (12 March 1899, Lund – 9 June 1980) was a man. He left Lund (for Tema) in 1925 – as all did."
+    (found,) = [one for one in candidates(question, [entry]) if one.text == text]
+    assert [name for name in found.features if "of a life" in name] == [place] * bool(place)
 
 
 @pytest.mark.parametrize(

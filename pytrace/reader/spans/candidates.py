@@ -21,7 +21,7 @@ _PLAIN_TITLE = re.compile(r"(.+?)\s*(?:\(|, )")
 # No answer begins or ends with one of these, and none goes beyond an auxiliary or a pronoun.
 _LOOSE = frozenset(("article", "auxiliary", "pronoun", "preposition", "of", "and", "mark"))
 _NOT_WITHIN = frozenset(("auxiliary", "pronoun"))
-_CLOSING = frozenset(".;:(")
+_CLOSING = frozenset(".;:()")
 _CURRENCIES = frozenset("$€£¥")
 _APPROXIMATELY = frozenset(("about", "around", "over", "under", "nearly", "almost", "approximately"))
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^“”]+)”|«([^«»]+)»|``([^`']+)(?:''|``)")

@@ -19,7 +19,7 @@ _EARLIEST = re.compile(r"\b(?:first|earlier|earliest|older|oldest|before)\b")
 _LATEST = re.compile(r"\b(?:later|latest|last|younger|youngest|newer|newest|more recent|more recently)\b")
 _LONGER = re.compile(r"\blived longer\b")
 _DEATH = re.compile(r"\b(?:died|dead|death|die)\b")
-_BIRTH = re.compile(r"\b(?:born|birth|older|oldest|younger|youngest)\b")
+_BIRTH = re.compile(r"\b(?:born|birth|birthday|older|oldest|younger|youngest)\b")
 _BRACKETS = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 _ENDED = re.compile(r"\s*(?:[–—-]|died\b)")
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")
@@ -35,6 +35,24 @@ class Entry(NamedTuple):
 
     title: str
     sentences: Sequence[str]
+
+
+def joined(entries: Sequence[Entry]) -> list[Entry]:
+    """Return entries with those of one title as one, the beginning of its article first.
+
+    Examples
+    --------
+    >>> joined([Entry("Ada Hay", ["She died in 1902."]), Entry("Ada Hay", ["Ada Hay (born 1840) was a poet."])])
+    [Entry(title='Ada Hay', sentences=['Ada Hay (born 1840) was a poet.', 'She died in 1902.'])]
+    """
+    of_title: dict[str, Entry] = {}
+    for number, (title, said) in enumerate(entries):
+        name = normalise_answer(title)
+        known = of_title.setdefault(name or f"entry {number}", Entry(title, []))
+        begins = bool(said) and any(each in normalise_answer(said[0]) for each in names_of(title))
+        sentences = [*said, *known.sentences] if begins else [*known.sentences, *said]
+        of_title[name or f"entry {number}"] = Entry(known.title, sentences)
+    return list(of_title.values())
 
 
 def earlier_or_later(question: str, entries: Sequence[Entry]) -> int | None:
@@ -111,6 +129,12 @@ def _as_exact(first: Date, second: Date) -> tuple[Date, Date]:
     """Return two dates as exact as the one that is less so."""
     told = min(2 if not date[1] else 3 if not date[2] else 4 for date in (first, second)) - 1
     return (*first[:told], *(0,) * (3 - told)), (*second[:told], *(0,) * (3 - told))  # type: ignore[return-value]
+
+
+def asks_of_life(question: str) -> str:
+    """Return whether a question asks of a "birth", a "death", or of neither ("")."""
+    lower = question.lower()
+    return "death" if _DEATH.search(lower) else "birth" if _BIRTH.search(lower) else ""
 
 
 def life(text: str) -> tuple[Date | None, Date | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, names_of
+from pytrace.reader.spans.comparison import Entry, asks_of_life, earlier_or_later, joined, life, names_of
 from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
@@ -24,6 +25,9 @@ _FAR = 30
 _LAST = 4  # sentence of an entry; those behind it are like it
 _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
 _LITERALS = frozenset(("none", "null", "true", "false"))  # code, but not names
+_DATES = frozenset(("date", "day", "month", "year"))
+_DASHES = frozenset("–—-−")
+_WITHIN = 12  # words of a bracket
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -73,7 +77,7 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     sentences = read_entries(entries)
     if asked.kind == "yes-no":
         denied = is_denied(question, [one.text for one in sentences if not one.is_title])
-        yes = Scored("yes", yes_features(question, _titled(sentences)), ())
+        yes = Scored("yes", yes_features(question, joined(_titled(sentences))), ())
         return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
     view = _View(question, asked, sentences)
     found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
@@ -110,8 +114,8 @@ class _View:
         ]
         entries = _titled(sentences)
         self._titles = [names_of(entry.title) for entry in entries]
-        headed = {sentence.entry for sentence in sentences if sentence.heading}
-        self._articles = [names for number, names in enumerate(self._titles) if number not in headed]
+        self._headed = {sentence.entry for sentence in sentences if sentence.heading}
+        self._articles = [names for number, names in enumerate(self._titles) if number not in self._headed]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
         self._texts = [f" {normalise_answer(text)} " for text in _texts(sentences)]
         self._best_shared = [0] * len(entries)
@@ -138,9 +142,13 @@ class _View:
             )
             for sentence, row in zip(sentences, self._shared, strict=True)
         ]
-        chosen = earlier_or_later(question, entries)
-        self._chosen = [] if chosen is None else self._titles[chosen]
+        compared = joined(entries)
+        chosen = earlier_or_later(question, compared)
+        self._chosen = [] if chosen is None else names_of(compared[chosen].title)
         self._compared = chosen is not None
+        self._asked_life = asks_of_life(question)
+        self._lower = {word.text for sentence in sentences for word in sentence.words if word.text.islower()}
+        self._counts = counts
 
     def features(self, span: Span, form: str) -> Features:
         """Return the features of a span by name."""
@@ -173,6 +181,8 @@ class _View:
             features["a title"] = 1
             features[f"{asked.kind}: has a life {self._lives[form]}"] = 1
             features[f"a title, repeats the question {repeated}"] = 1
+        if len(inside) == 1 and inside[0].text[:1].isupper() and inside[0].text.lower() in self._lower:
+            features["also a common word"] = 1
         if self._compared and asked.choice:
             features["the one of two"] = form in self._chosen
         code = sum(word.kind == "code" or word.span > 0 for word in inside)
@@ -180,8 +190,9 @@ class _View:
             features["is code" if code == len(inside) else "holds code"] = 1
             features[f"{asked.kind}: is code {code == len(inside)}"] = 1
         if asked.identifier and not repeated and form not in _LITERALS:
-            # A heading or line of one word, such as "httpx-ws", is a name without code marks.
-            alone = len(inside) == len(found) == 1 and (sentence.heading == 1 or not sentence.is_title)
+            # A heading of one word, such as "httpx-ws", is a name without code marks; so is a line of a page whose headings are lines.
+            heading = sentence.heading == 1 or not (sentence.is_title or entry in self._headed)
+            alone = len(inside) == len(found) == 1 and heading
             features["an identifier"] = alone or code == len(inside)
         if sentence.is_title:
             features["at a title"] = 1
@@ -191,14 +202,25 @@ class _View:
                 features["rare shares"] = max((self._rare[below] for below in self._below.get(entry, ())), default=0.0)
             features.update(self._focus.title_features(self._below.get(entry, ())))
             return features
+        if not span.first:
+            features[f"begins the sentence, {shape}"] = 1
+        if shape in _DATES and (side := _side_of_a_life(found, span.first, span.last)):
+            features[f"{side} of a life, asked for {self._asked_life}"] = 1
         features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))
         features["sentence shares"] = math.log1p(sum(shared))
         features[f"sentence {min(self._place[span.sentence], _LAST)}"] = 1
         features["rare shares"] = self._rare[span.sentence]
         features[f"leads on {self._leads[span.sentence]}, asked for {self._asked_about[entry]}"] = 1
-        features["near shares"] = math.log1p(
-            sum(shared[max(0, span.first - _NEAR) : span.first]) + sum(shared[span.last : span.last + _NEAR])
-        )
+        near = [
+            place
+            for place in (
+                *range(max(0, span.first - _NEAR), span.first),
+                *range(span.last, min(span.last + _NEAR, len(found))),
+            )
+            if shared[place]
+        ]
+        features["near shares"] = math.log1p(len(near))
+        features["near rare shares"] = sum(1 / self._counts[stem] for stem in {found[place].stem for place in near})
         distances = [
             abs(place - span.first)
             for place, is_shared in enumerate(shared)
@@ -263,6 +285,23 @@ def _places_within(sentences: Sequence[Sentence]) -> list[int]:
         places.append(counts[sentence.entry])
         counts[sentence.entry] += not sentence.is_title
     return places
+
+
+def _side_of_a_life(found: Sequence[Word], first: int, last: int) -> str:
+    """Return whether words in brackets stand before or behind the dash between two dates there; "" if they don't."""
+    behind_a_dash, depth = False, 0
+    for place in range(first - 1, max(first - _WITHIN, 0) - 1, -1):
+        text = found[place].text
+        behind_a_dash |= text in _DASHES and not depth
+        depth += (text == ")") - (text == "(")
+        if depth < 0:
+            break
+    if depth >= 0:
+        return ""
+    if behind_a_dash:
+        return "end"
+    inside = itertools.takewhile(lambda word: word.text != ")", found[last : last + _WITHIN])
+    return "beginning" if any(word.text in _DASHES for word in inside) else ""
 
 
 def _edge(word: Word) -> str:
