@@ -196,6 +196,12 @@ def print_thresholds(examples: Sequence[Example], reads: Sequence[Read]) -> None
         weights = SpanWeights({}, learn_certainty([one for n, one in enumerate(reads) if n % THRESHOLD_FOLDS != fold]))
         for number in range(fold, len(reads), THRESHOLD_FOLDS):
             confidences[number] = weights.probability(reads[number].told)
+    found = [(each, one) for each, one in zip(examples, reads, strict=True) if each.answers and each.evidence.relevance]
+    f1 = [f1_score(one.text, each.answers).f1 for each, one in found]
+    print(
+        f"{len(found):,} training questions that were searched for, by weights that have not seen them: "
+        f"EM {100 * np.mean([one.right for _, one in found]):.1f}, F1 {100 * np.mean(f1):.1f}"
+    )
     foreign = np.array([not one.answers for one in examples])
     right = np.array([one.right and "own passages" not in each.set for each, one in zip(examples, reads, strict=True)])
     for least in (0.1, 0.12, 0.15, 0.2, 0.25):

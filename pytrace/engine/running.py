@@ -39,17 +39,6 @@ DEFAULT_METHOD = "hops"
 NOT_FOUND = "No answer found in these documents."
 """Reason for an abstention."""
 
-# Types of a request's fields, and how a message calls these.
-_FIELDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "question": ((str,), "a text"),
-    "method": ((str,), "the name of a method"),
-    "settings": ((tuple,), "a tuple of texts, such as ('passages=3',)"),
-    "where": ((tuple,), "a tuple of texts, such as ('date>=2020',)"),
-    "documents": ((tuple, list, type(None)), "a tuple of documents, or None"),
-    "passages": ((int,), "a whole number"),
-    "chains": ((int,), "a whole number"),
-    "min_confidence": ((int, float, type(None)), "a probability from 0 to 1, or None"),
-}
 # Passages that are listed after an abstention.
 _CLOSEST = 3
 
@@ -117,8 +106,7 @@ def run(
 ) -> list[Result]:
     """Answer requests; see `Engine.run`."""
     requests = list(requests)
-    for number, request in enumerate(requests, 1):
-        _check(request, number, len(requests))
+    requests = [_checked(request, number, len(requests)) for number, request in enumerate(requests, 1)]
     searched = None if corpus is None else Corpus.of(corpus)
     in_memory = searched is not None and not isinstance(searched, IndexedCorpus)
     # An index may be filled later; documents without text are as good as none.
@@ -149,15 +137,16 @@ def run(
             searched.close()
 
 
-def _check(request: Request, number: int, count: int) -> None:
+def _checked(request: Request, number: int, count: int) -> Request:
     which = "the question" if count == 1 else f"question {number} of {count}"
     if not isinstance(request, Request):
         raise InputError(f"{which} is not a pytrace.Request: {request!r:.80}; pass pytrace.Request(question=…)")
-    for field, (kinds, wanted) in _FIELDS.items():
-        if not isinstance(value := getattr(request, field), kinds):
-            raise InputError(f"{which} has {field}={value!r:.80}; give {wanted}")
     if request.task not in get_args(Task):
         raise InputError(f"{which} has an unknown task, {request.task!r:.80}; use one of {', '.join(get_args(Task))}")
+    try:
+        request = msgspec.convert(msgspec.structs.asdict(request), Request)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{which} is not a valid request: {error}") from None
     if not request.question.strip():
         raise InputError(f"{which} is empty; ask something")
     if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
@@ -166,6 +155,7 @@ def _check(request: Request, number: int, count: int) -> None:
         raise InputError(
             f"{which} asks for {request.passages} passages and {request.chains} chains; ask for 1 or more of each"
         )
+    return request
 
 
 def _tell(on_event: OnEvent | None, stage: str, number: int, result: Result) -> None:

@@ -6,7 +6,6 @@ that are not much less likely, are read whole, each under its heading path.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -31,7 +30,6 @@ from pytrace.records import Chain, ChainSearch, Document, Evidence
 from pytrace.retrieval.hops import chain_evidence
 from pytrace.retrieval.searching import Found, HopSearcher
 
-_NO_LETTERS = re.compile(r"\W+")
 # Chains that the result shows.
 _CHAINS = 3
 
@@ -64,8 +62,9 @@ class Hops(Method):
         read = self._read_passages(found)
         chains: list[Chain] = []
         for chain in found.ranking.chains:
-            passages = [read[said][0] for said in map(_said_by, found.of(chain.rows)) if said in read]
-            if len(chains) < _CHAINS and len(passages) == len(chain.rows):
+            keys = {_content_key(passage) for passage in found.of(chain.rows)}
+            if len(chains) < _CHAINS and len(keys) == len(chain.rows) and keys <= read.keys():
+                passages = [read[_content_key(passage)][0] for passage in found.of(chain.rows)]
                 chains += chain_evidence(question, chain, passages).chains
         return Evidence(
             kind="documents",
@@ -77,19 +76,19 @@ class Hops(Method):
         )
 
     def _read_passages(self, found: Found) -> dict[tuple[str, str], tuple[Document, float]]:
-        """Return the passages that are read by what they say, each with its score, the likeliest first; what several say is read once."""
+        """Return the passages to read with their scores, likeliest first. The key is the content, so duplicates are read once."""
         ranking = found.ranking
         read: dict[tuple[str, str], tuple[Document, float]] = {}
         for passage, score in zip(found.of(ranking.rows), ranking.scores, strict=True):
             if score < self.settings.share * ranking.scores[0] or len(read) == self.settings.passages:
                 break
-            read.setdefault(_said_by(passage), (passage, score))
+            read.setdefault(_content_key(passage), (passage, score))
         return read
 
 
-def _said_by(passage: Document) -> tuple[str, str]:
-    """Return what two passages have in common that say the same under one title: the letters and digits of their texts."""
-    return passage.title, _NO_LETTERS.sub("", passage.text.casefold())
+def _content_key(passage: Document) -> tuple[str, str]:
+    """Return the title and the text with single spaces, which duplicates share."""
+    return passage.title, " ".join(passage.text.split())
 
 
 def _signals(found: Found) -> dict[str, float]:

@@ -291,18 +291,18 @@ class TestBadRequests:
                 Request(question="Who?", task="guess"),
                 "the question has an unknown task, 'guess'; use one of answer, search, judge",
             ),
-            (Request(question=3), "the question has question=3; give a text"),
+            (Request(question=3), "the question is not a valid request: Expected `str`, got `int` - at `$.question`"),
             (
-                Request(question="Who?", settings=["passages=3"]),
-                "the question has settings=['passages=3']; give a tuple of texts",
+                Request(question="Who?", settings=(3,)),
+                "the question is not a valid request: Expected `str`, got `int` - at `$.settings[0]`",
             ),
             (
                 Request(question="Who?", documents="docs/"),
-                "the question has documents='docs/'; give a tuple of documents, or None",
+                "the question is not a valid request: Expected `array | null`, got `str` - at `$.documents`",
             ),
             (
                 Request(question="Who?", min_confidence="high"),
-                "the question has min_confidence='high'; give a probability",
+                "the question is not a valid request: Expected `float | null`, got `str` - at `$.min_confidence`",
             ),
         ],
     )

@@ -15,7 +15,7 @@ from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
 from pytrace.reader.spans.candidates import find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, earlier_or_later, joined, life
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, merge_articles
 from pytrace.reader.spans.features import candidates, shape_of
 from pytrace.reader.spans.focus import focus_stems
 from pytrace.reader.spans.question import read_question
@@ -212,7 +212,7 @@ def test_pieces_of_one_article_are_compared_as_one() -> None:
         Entry("Ann Reed", ["Ann Reed (born 1840) was a judge."]),
     ]
     assert earlier_or_later("Who is older, Ann Reed or Bo Ek?", entries) is None
-    assert joined(entries)[0] == Entry("Ann Reed", [*entries[2].sentences, *entries[0].sentences])
+    assert merge_articles(entries)[0] == Entry("Ann Reed", [*entries[2].sentences, *entries[0].sentences])
     texts = [f"[{title}] {' '.join(said)}" for title, said in entries]
     evidence = Evidence("documents", tuple(texts), tuple("abc"))
     assert SpanReader(ScriptedModel()).read(["Who is older, Ann Reed or Bo Ek?"], [evidence])[0].text == "Ann Reed"

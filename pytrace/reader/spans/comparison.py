@@ -37,12 +37,12 @@ class Entry(NamedTuple):
     sentences: Sequence[str]
 
 
-def joined(entries: Sequence[Entry]) -> list[Entry]:
-    """Return entries with those of one title as one, the beginning of its article first.
+def merge_articles(entries: Sequence[Entry]) -> list[Entry]:
+    """Merge the entries of each title into one, with the beginning of the article first.
 
     Examples
     --------
-    >>> joined([Entry("Ada Hay", ["She died in 1902."]), Entry("Ada Hay", ["Ada Hay (born 1840) was a poet."])])
+    >>> merge_articles([Entry("Ada Hay", ["She died in 1902."]), Entry("Ada Hay", ["Ada Hay (born 1840) was a poet."])])
     [Entry(title='Ada Hay', sentences=['Ada Hay (born 1840) was a poet.', 'She died in 1902.'])]
     """
     of_title: dict[str, Entry] = {}
@@ -131,8 +131,8 @@ def _as_exact(first: Date, second: Date) -> tuple[Date, Date]:
     return (*first[:told], *(0,) * (3 - told)), (*second[:told], *(0,) * (3 - told))  # type: ignore[return-value]
 
 
-def asks_of_life(question: str) -> str:
-    """Return whether a question asks of a "birth", a "death", or of neither ("")."""
+def life_event_asked(question: str) -> str:
+    """Return the life event that a question asks about: "birth", "death", or "" for neither."""
     lower = question.lower()
     return "death" if _DEATH.search(lower) else "birth" if _BIRTH.search(lower) else ""
 

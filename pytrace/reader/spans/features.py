@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, asks_of_life, earlier_or_later, joined, life, names_of
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, life_event_asked, merge_articles, names_of
 from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
@@ -27,7 +27,7 @@ _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
 _LITERALS = frozenset(("none", "null", "true", "false"))  # code, but not names
 _DATES = frozenset(("date", "day", "month", "year"))
 _DASHES = frozenset("–—-−")
-_WITHIN = 12  # words of a bracket
+_MAX_BRACKET_WORDS = 12
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
 _EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
@@ -77,7 +77,7 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     sentences = read_entries(entries)
     if asked.kind == "yes-no":
         denied = is_denied(question, [one.text for one in sentences if not one.is_title])
-        yes = Scored("yes", yes_features(question, joined(_titled(sentences))), ())
+        yes = Scored("yes", yes_features(question, merge_articles(_titled(sentences))), ())
         return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
     view = _View(question, asked, sentences)
     found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
@@ -142,11 +142,11 @@ class _View:
             )
             for sentence, row in zip(sentences, self._shared, strict=True)
         ]
-        compared = joined(entries)
+        compared = merge_articles(entries)
         chosen = earlier_or_later(question, compared)
         self._chosen = [] if chosen is None else names_of(compared[chosen].title)
         self._compared = chosen is not None
-        self._asked_life = asks_of_life(question)
+        self._asked_life = life_event_asked(question)
         self._lower = {word.text for sentence in sentences for word in sentence.words if word.text.islower()}
         self._counts = counts
 
@@ -190,7 +190,7 @@ class _View:
             features["is code" if code == len(inside) else "holds code"] = 1
             features[f"{asked.kind}: is code {code == len(inside)}"] = 1
         if asked.identifier and not repeated and form not in _LITERALS:
-            # A heading of one word, such as "httpx-ws", is a name without code marks; so is a line of a page whose headings are lines.
+            # A one-word heading, such as "httpx-ws", can be a name without code marks. In short pages, headings are lines of the passage.
             heading = sentence.heading == 1 or not (sentence.is_title or entry in self._headed)
             alone = len(inside) == len(found) == 1 and heading
             features["an identifier"] = alone or code == len(inside)
@@ -204,7 +204,7 @@ class _View:
             return features
         if not span.first:
             features[f"begins the sentence, {shape}"] = 1
-        if shape in _DATES and (side := _side_of_a_life(found, span.first, span.last)):
+        if shape in _DATES and (side := _lifespan_side(found, span.first, span.last)):
             features[f"{side} of a life, asked for {self._asked_life}"] = 1
         features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))
         features["sentence shares"] = math.log1p(sum(shared))
@@ -287,10 +287,10 @@ def _places_within(sentences: Sequence[Sentence]) -> list[int]:
     return places
 
 
-def _side_of_a_life(found: Sequence[Word], first: int, last: int) -> str:
-    """Return whether words in brackets stand before or behind the dash between two dates there; "" if they don't."""
+def _lifespan_side(found: Sequence[Word], first: int, last: int) -> str:
+    """Return the side of the dash in brackets that a span is on, such as "beginning" for 1851 in "(1851–1926)"; "" if there is no dash."""
     behind_a_dash, depth = False, 0
-    for place in range(first - 1, max(first - _WITHIN, 0) - 1, -1):
+    for place in range(first - 1, max(first - _MAX_BRACKET_WORDS, 0) - 1, -1):
         text = found[place].text
         behind_a_dash |= text in _DASHES and not depth
         depth += (text == ")") - (text == "(")
@@ -300,7 +300,7 @@ def _side_of_a_life(found: Sequence[Word], first: int, last: int) -> str:
         return ""
     if behind_a_dash:
         return "end"
-    inside = itertools.takewhile(lambda word: word.text != ")", found[last : last + _WITHIN])
+    inside = itertools.takewhile(lambda word: word.text != ")", found[last : last + _MAX_BRACKET_WORDS])
     return "beginning" if any(word.text in _DASHES for word in inside) else ""
 
 
