@@ -224,7 +224,7 @@ def _read(
                 if not dealt[0]:
                     report.add_bad(path, error)
     if not report.documents and parts == 1:
-        reasons = f": {report.empty} had no text, {report.other_files} were files of other kinds"
+        reasons = f": {report.empty} had no text, {report.other_files} were binary or of other kinds"
         message = (
             f"no document was found{reasons if report.skipped else ''}; give files of the formats {', '.join(FORMATS)}"
         )

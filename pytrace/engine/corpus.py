@@ -42,7 +42,17 @@ class Corpus:
     """
 
     def __init__(self, documents: Iterable[Document]) -> None:
-        self.documents = tuple(documents)
+        try:
+            self.documents = tuple(documents)
+        except TypeError:
+            raise InputError(
+                f"{documents!r:.80} is not a list of documents; give Document records, or a path"
+            ) from None
+        for document in self.documents:
+            if not isinstance(document, Document):
+                raise InputError(
+                    f"{document!r:.80} is not a document; make one with pytrace.Document(id, title, sentences)"
+                )
         self._indexed: tuple[Engine, IndexedCorpus] | None = None
         self._removers: list[weakref.finalize[..., Corpus]] = []
         self._indexing = threading.Lock()

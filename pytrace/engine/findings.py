@@ -178,16 +178,32 @@ def answer_sentence(answer: Answer, documents: Mapping[str, Document]) -> Answer
     ranks = _chain_ranks(answer.evidence.chains)
     asked = content_stems(words(answer.question))
 
-    def fit(place: AnswerPlace) -> tuple[bool, bool, int, int]:
+    form = normalise_answer(answer.text)
+
+    def fit(place: AnswerPlace) -> tuple[bool, bool, int, bool, int]:
         document = documents[place.document_id]
         heading = place.sentence < 0
         text = document.title if heading else document.sentences[place.sentence]
         rank = ranks.get((place.document_id, place.sentence), ranks.get((place.document_id, -1), len(ranks)))
         # Some spans lack the answer's article. A heading alone says nothing about the question.
         missing = answer.text.casefold() not in text.casefold()
-        return missing, heading, -len(asked & content_stems(words(text))), rank
+        elsewhere = normalise_answer(document.title) != form
+        return missing, heading, -len(asked & content_stems(words(text))), elsewhere, rank
 
     return min(places, key=fit)
+
+
+def _stating_sentence(answer: Answer, documents: Mapping[str, Document]) -> AnswerPlace | None:
+    """Return the sentence that an answer "yes" or "no" rests on: the one that says most of the question."""
+    if normalise_answer(answer.text) not in ("yes", "no"):
+        return None
+    asked = content_stems(words(answer.question))
+    read = [documents[name] for name in dict.fromkeys(answer.evidence.document_ids) if name in documents]
+    best = [_best_sentence(answer.question, document) for document in read if document.sentences]
+    if not best:
+        return None
+    unit = max(best, key=lambda one: len(asked & content_stems(words(f"{one.title}. {one.body}"))))
+    return AnswerPlace(unit.document_id, unit.sentence, 0, 0)
 
 
 def _chain_ranks(chains: Sequence[Chain]) -> dict[tuple[str, int], int]:
@@ -235,10 +251,10 @@ def _first_chain(
     answer: Answer, documents: Mapping[str, Document], found: Found | None, sources: _Sources
 ) -> EvidenceChain | None:
     """Return the chain that ends at the answer's sentence; None if the answer is in no sentence and a method made chains."""
-    place = answer_sentence(answer, documents)
+    place = answer_sentence(answer, documents) or _stating_sentence(answer, documents)
     units = _chain_units(answer, place, documents, found)
     if place is None:
-        # Yes, no, or words of the model's own: what was read leads there, as far as anything does.
+        # Words of the model's own: what was read leads there, as far as anything does.
         return None if answer.evidence.chains or not units else _plain_chain(answer, units, documents, sources)
     document = documents[place.document_id]
     before = [unit for unit in units if unit.document_id != place.document_id]
@@ -247,6 +263,12 @@ def _first_chain(
         before.append(_best_sentence(answer.question, document))
     text = document.title if heading else document.sentences[place.sentence]
     last = TextUnit(document.title, text, document.id, place.sentence)
+    if _are_compared(answer, document):
+        others = [documents[unit.document_id] for unit in before if unit.document_id in documents]
+        rest = answer.question.replace(answer.text, "")
+        before = [_best_sentence(rest, other) for other in others if other.sentences]
+    elif not any(_held(_text(unit, documents), _names(document)) for unit in before):
+        before = [_naming(answer.question, unit, document, documents) for unit in before]
     steps = _steps(answer.question, [*before, last], documents, sources)
     held = _answer_span(answer.text, text, place) if place.end > place.start else None
     triple = next(
@@ -257,7 +279,13 @@ def _first_chain(
         ),
         None,
     )
-    return EvidenceChain(steps=_leading((*steps[:-1], msgspec.structs.replace(steps[-1], answer=held, triple=triple))))
+    named = [
+        unit.document_id in documents and bool(_held(answer.question, _names(documents[unit.document_id])))
+        for unit in before
+    ]
+    return EvidenceChain(
+        steps=_leading((*steps[:-1], msgspec.structs.replace(steps[-1], answer=held, triple=triple)), named)
+    )
 
 
 def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
@@ -267,9 +295,17 @@ def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
     return next(((start, end) for start, end in matches if start <= whole[0] and whole[1] <= end), whole)
 
 
-def _leading(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps that lead to the last one; if none does, all steps that the question found."""
-    kept = set() if steps[-1].after else {number for number, step in enumerate(steps, 1) if not step.after}
+def _leading(steps: tuple[Step, ...], named: Sequence[bool]) -> tuple[Step, ...]:
+    """Return the steps that lead to the last one; if none does, those of passages that the question names."""
+    kept = (
+        set()
+        if steps[-1].after
+        else {
+            number
+            for number, (step, is_named) in enumerate(zip(steps, named, strict=False), 1)
+            if is_named and not step.after
+        }
+    )
     number = len(steps)
     while number:
         kept.add(number)
@@ -322,10 +358,30 @@ def _units_of(question: str, chain: PassageChain, found: Found) -> Sequence[Unit
 
 def _best_sentence(question: str, document: Document) -> TextUnit:
     """Return the sentence of a passage that says most of a question."""
-    asked = content_stems(words(question))
-    shares = [len(asked & content_stems(words(sentence))) for sentence in document.sentences]
-    best = shares.index(max(shares))
+    return _best_of(question, document, range(len(document.sentences)))
+
+
+def _best_of(question: str, document: Document, indices: Iterable[int]) -> TextUnit:
+    # The title's words are said of all sentences.
+    asked = content_stems(words(question)) - content_stems(words(document.title))
+    best = max(indices, key=lambda index: (len(asked & content_stems(words(document.sentences[index]))), -index))
     return TextUnit(document.title, document.sentences[best], document.id, best)
+
+
+def _are_compared(answer: Answer, document: Document) -> bool:
+    """Return whether an answer is one of those that the question names, such as the older of two."""
+    form = normalise_answer(answer.text)
+    return form == normalise_answer(document.title) and f" {form} " in f" {normalise_answer(answer.question)} "
+
+
+def _naming(question: str, unit: Unit, named: Document, documents: Mapping[str, Document]) -> Unit:
+    """Return the sentence of a unit's passage that names another passage, or the unit if none does."""
+    document = documents.get(unit.document_id)
+    if document is None or not isinstance(unit, TextUnit):
+        return unit
+    names = _names(named)
+    indices = [index for index, sentence in enumerate(document.sentences) if _held(sentence, names)]
+    return _best_of(question, document, indices) if indices else unit
 
 
 def _steps(

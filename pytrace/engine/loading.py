@@ -403,7 +403,7 @@ def load(
     Raises
     ------
     InputError
-        There is no such option.
+        There is no such option, or the value of one is not valid.
     DeviceUnavailableError
         The device that was asked for is not there.
 
@@ -414,9 +414,16 @@ def load(
     ('tiny', 'tiny')
     """
     # Here, for the dataclass's own error would not say which options there are.
-    known = {field.name for field in fields(Engine)}
+    known = {field.name for field in fields(Engine)} - {"encoder_name"}  # it is `encoder` here
     if unknown := set(options) - known:
         raise InputError(f"there is no option {min(unknown)!r}; choose among {', '.join(sorted(known))}")
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"there is no device {device!r}; choose cpu or cuda")
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise InputError(f"threads is {threads!r}; give a number from 1, or None for all processors")
+    least = options.get("min_confidence", MIN_CONFIDENCE)
+    if not isinstance(least, int | float) or not 0 <= least <= 1:
+        raise InputError(f"min_confidence is {least!r}; give a number from 0 to 1")
     engine = Engine(
         encoder_name=encoder or profile_encoder(llm),  # a profile names models that go together
         device=device,

@@ -40,6 +40,9 @@ def _of_text(entry: str, start: int, end: int, documents: Sequence[Document]) ->
         for number, sentence in enumerate((document.title, *document.sentences), -1):
             first = max(0, end - len(sentence))  # where it may begin
             at = entry.find(sentence, first, start + len(sentence)) if sentence else -1
+            # A sentence that begins with the title's words is not the title, which is in brackets.
+            if number < 0 and at >= 0 and not (entry.startswith("[") and "]" not in entry[:at]):
+                continue
             if 0 <= at <= start and end <= at + len(sentence):
                 yield AnswerPlace(document.id, number, start - at, end - at)
                 return

@@ -39,7 +39,7 @@ FORMAT = 2
 _FORMATS = (1, FORMAT)
 MANIFEST = "index.json"
 VECTORS, SENTENCES, OFFSETS = "index.vectors", "index.sentences.jsonl", "index.offsets"
-REMEDY = "build the index anew"
+REMEDY = "delete the index and build it again"
 _LOCK = "index.lock"
 # How often a reader follows a writer that replaces the graph between the manifest's reading and the graph's.
 _OPENINGS = 5
@@ -128,7 +128,7 @@ class IndexFiles:
         except (ValueError, OSError) as error:
             raise StoreError(
                 f"{path}: the line of sentence {row} of {self.count}, bytes {start} to {end}, cannot be read ({error}); "
-                "the file is damaged: build the index anew"
+                "the file is damaged: delete the index and build it again"
             ) from None
 
     def graph(self) -> NeighbourGraph | None:

@@ -299,7 +299,7 @@ class SentenceIndex(Closing):
             distances, indices = self._nearest(vectors, rows.vectors, min(k, rows.count))
         except ValueError as error:  # the queries are sound, so it is what is stored
             raise StoreError(
-                f"the vectors of {self._place} cannot be searched ({error}); they are damaged: build the index anew"
+                f"the vectors of {self._place} cannot be searched ({error}); they are damaged: delete the index and build it again"
             ) from None
         return [
             [SentenceHit(rows.sentence(row), distance, row) for row, distance in zip(nearest, apart, strict=True)]

@@ -68,7 +68,9 @@ class WordBlocks(Sequence[WordBlock]):
         The arrays do not hold together. Only what costs no reading of them is checked.
     """
 
-    def __init__(self, arrays: Arrays, *, name: str = "the words", remedy: str = "build the index anew") -> None:
+    def __init__(
+        self, arrays: Arrays, *, name: str = "the words", remedy: str = "delete the index and build it again"
+    ) -> None:
         self._arrays = [arrays[each] for each in _ARRAYS]
         table = arrays[_TABLE]
         kinds = [(np.uint64,), (np.uint32,), (np.uint16,), *2 * [(np.uint8, np.uint16, np.uint32)]]

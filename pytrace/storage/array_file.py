@@ -159,7 +159,7 @@ class ArrayFile(Closing):
         what
             What needs it, for errors: "the index".
         remedy
-            What to do where it is damaged, for errors: "build the index anew".
+            What to do where it is damaged, for errors: "delete the index and build it again".
         entry
             What `write_arrays` returned for it; any other file in its place is refused.
 

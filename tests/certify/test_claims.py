@@ -441,3 +441,16 @@ def test_a_part_of_a_sentence_rests_on_the_sentence_of_the_part_before():
     assert checked.claims[0].label == "supported"
     assert checked.claims[1].evidence[0].document == "poems"
     assert checked.claims[1].label != "supported"
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "label"),
+    [
+        ("Wenda Holt is the mayor of Gorsey.", "The mayor of Gorsey is Wenda Holt.", "supported"),
+        ("The mayor of Gorsey is Wenda Holt.", "Wenda Holt is the mayor of Gorsey.", "supported"),
+        ("Quill is the capital of Tern.", "Tern is the capital of Quill.", "contradicted"),
+    ],
+)
+def test_who_somebody_is_may_be_said_from_either_end(claim, text, label):
+    (checked,) = ClaimChecker().check_claims([claim], [Document("1", "", (text,))])
+    assert checked.label == label

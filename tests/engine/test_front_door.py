@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import re
 import subprocess
 import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +159,35 @@ def test_reasoning_is_certified_against_a_file_of_facts(tmp_path: Path) -> None:
 def test_options_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match="there is no option 'temperature'; choose among api_key_env"):
         pytrace.load(temperature=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_name": "tiny"}, "there is no option 'encoder_name'"),
+        ({"device": "tpu"}, "there is no device 'tpu'; choose cpu or cuda"),
+        ({"threads": "two"}, "threads is 'two'; give a number from 1"),
+        ({"threads": 0}, "threads is 0; give a number from 1"),
+        ({"min_confidence": 7}, "min_confidence is 7; give a number from 0 to 1"),
+        ({"min_confidence": math.nan}, "min_confidence is nan; give a number from 0 to 1"),
+        ({"min_confidence": "x"}, "min_confidence is 'x'; give a number from 0 to 1"),
+    ],
+)
+def test_options_of_wrong_values_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        pytrace.load(**options)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        (["Ada was born in Ghana."], "'Ada was born in Ghana.' is not a document; make one with pytrace.Document"),
+        (3, "3 is not a list of documents; give Document records, or a path"),
+    ],
+)
+def test_what_is_no_document_is_refused(documents: Any, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        scripted("unused").ask("Where was Ada born?", documents)
 
 
 def test_importing_the_package_loads_no_library() -> None:

@@ -323,6 +323,17 @@ class TestBadRequests:
         assert (withheld.abstained, withheld.answer, withheld.withheld, withheld.check) == (True, "", kept.answer, None)
 
 
+CLOCKMAKER = Document(
+    "clockmaker", "Isolde Tarrant",
+    ("Isolde Tarrant (born 3 May 1841) was a clockmaker.", "She was born in Tessel.", "She was married to the painter Edmund Rask."),
+)  # fmt: skip
+PAINTER = Document(
+    "painter", "Edmund Rask",
+    ("Edmund Rask (born 12 June 1836) was a painter of harbors.", "He never worked on clocks.", "A picture hangs in Oskarn."),
+)  # fmt: skip
+PEOPLE = [CLOCKMAKER, PAINTER]
+
+
 class TestChains:
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("many", [True, False])
@@ -362,6 +373,41 @@ class TestChains:
         led = {step.after for step in steps}
         assert all(number in led for number, _ in enumerate(steps[:-1], 1))
         assert tower.text not in [step.sentence for step in steps]
+
+    def test_both_of_two_that_are_compared_are_shown_with_what_decides(self):
+        settings = ("reading=span",)
+        result = scripted().ask(f"Who is older, {PAINTER.title} or {CLOCKMAKER.title}?", PEOPLE, settings=settings)
+        assert result.answer == PAINTER.title
+        steps = result.evidence.chains[0].steps
+        assert [step.sentence for step in steps] == [CLOCKMAKER.sentences[0], PAINTER.sentences[0]]
+        assert steps[-1].answer == (0, len(PAINTER.title))
+
+    @pytest.mark.parametrize(
+        ("question", "answer", "sentences"),
+        [
+            ("Was Isolde Tarrant born in Tessel?", "yes", ["She was born in Tessel."]),
+            ("Did Edmund Rask work on clocks?", "no", ["He never worked on clocks."]),
+        ],
+    )
+    def test_yes_and_no_rest_on_the_sentence_that_says_most_of_the_question(self, question, answer, sentences):
+        result = scripted().ask(question, PEOPLE, settings=("reading=span",), min_confidence=0.0)
+        assert result.answer == answer
+        assert [step.sentence for step in result.evidence.chains[0].steps] == sentences
+
+    def test_a_passage_leads_on_by_the_sentence_that_names_the_answers_passage(self):
+        works = Document(
+            "works",
+            "Vellmark Works",
+            ("The Vellmark Works make clocks.", "They were founded by Isolde Tarrant in 1874."),
+        )
+        result = scripted(["Tessel"]).ask(
+            "Where was the founder of the Vellmark Works born?", [works, *PEOPLE], method="rag", settings=FREE
+        )
+        steps = result.evidence.chains[0].steps
+        assert [step.sentence for step in steps] in (
+            [works.sentences[1], CLOCKMAKER.sentences[1]], [CLOCKMAKER.sentences[1]],
+        )  # fmt: skip
+        assert [step.after for step in steps] == [*range(len(steps))]
 
     @pytest.mark.parametrize(
         ("answer", "sentence"),

@@ -445,6 +445,13 @@ def test_a_sentence_that_denies_what_is_asked_decides_for_no(question: str, deni
     assert best.candidate.text == "no" or not denied
 
 
+def test_a_title_says_whom_a_denial_speaks_of() -> None:
+    text = "[Otto Grim] Otto Grim was an engineer. He never worked on clocks."
+    for question, denied in (("Did Otto Grim work on clocks?", True), ("Did Isolde Tarrant paint clocks?", False)):
+        found = {one.text: one.features for one in candidates(question, [text])}
+        assert ("denied" in found["no"]) == denied
+
+
 def test_a_question_about_names_that_were_not_read_is_hardly_ever_answered() -> None:
     evidence = Evidence("documents", ("[Ferry] About 290 people live in Pellisk.",), ("ferry",))
     reader = SpanReader(ScriptedModel(["unused"]))

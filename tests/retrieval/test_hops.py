@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -340,6 +341,17 @@ def test_names_with_a_wrong_letter_are_read_as_the_passages_spell_them(
     search: HopSearch, asked: str, read: str | None
 ) -> None:
     assert search.read([asked]) == [asked if read is None else read]
+
+
+def test_a_word_that_is_far_too_long_costs_nothing(search: HopSearch) -> None:
+    long = f"Who owns {'x' * 50_000}?"
+    tracemalloc.start()
+    try:
+        assert search.read([long]) == [long]
+        # Its misspellings alone would take gigabytes.
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_names_of_other_scripts_are_spelt_with_their_own_letters(tmp_path: Path) -> None:

@@ -598,6 +598,7 @@ def test_places_without_an_index_are_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"holds other files \(letter\.txt\)"):
         IndexWriter(tmp_path, ENCODER, create=True)
     assert (tmp_path / "letter.txt").read_text() == "Dear Ada"
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:

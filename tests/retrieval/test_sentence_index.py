@@ -593,7 +593,9 @@ def test_a_damaged_graph_is_never_loaded(tmp_path: Path) -> None:
             if changed == content or (name.endswith("twins") and not content):
                 continue
             (tmp_path / name).write_bytes(changed)
-            with pytest.raises(StoreError, match=rf"{name} is damaged: [\d,]+ of [\d,]+ bytes .* build the index anew"):
+            with pytest.raises(
+                StoreError, match=rf"{name} is damaged: [\d,]+ of [\d,]+ bytes .* delete the index and build it again"
+            ):
                 SentenceIndex.open(tmp_path, Points(), exact_below=50)
         (tmp_path / name).unlink()
         with pytest.raises(StoreError, match=f"{name} is missing, and index.json names it"):

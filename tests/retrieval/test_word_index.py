@@ -237,7 +237,8 @@ def test_arrays_of_another_kind_are_refused() -> None:
     beyond = np.array([[0] * 4, [0, 2**63 - 1, 0, 0], [0, -2, 0, 0], table[1]], dtype=np.int64)
     for wrong in (beyond, table - 1, table[::-1], np.empty((0, 4), dtype=np.int64), table * [1, 1, 2, 1]):
         with pytest.raises(
-            StoreError, match=r"it has .* which do not go with its table of \d+ blocks; build the index anew"
+            StoreError,
+            match=r"it has .* which do not go with its table of \d+ blocks; delete the index and build it again",
         ):
             WordBlocks(arrays | {"words.blocks": wrong}, name="it")
 

@@ -17,6 +17,7 @@ _THAN = "than"
 _GOING_ON = frozenset(("and", "but", "while"))
 # Words by which a sentence turns round who does what.
 _TURNING = frozenset(("by", "of", "from", "s"))
+_BEING = frozenset(("is", "was", "are", "were"))
 # Names with no more than these between them stand in a list, in any order.
 _JOINING = frozenset(("and", "or", "the", "a"))
 
@@ -44,9 +45,18 @@ def _swapped(claim: Sequence[Token], text: Sequence[Token], places: Sequence[int
             there = range(max(0, near - NEAR), min(far + 1 + NEAR, len(text)))
             if {claim[row].form for row in here} & _TURNING != {text[place].form for place in there} & _TURNING:
                 continue
+            if {_identity(claim[first:last]), _identity(text[near:far])} == {True, False}:
+                continue
             if any(row in here and place in there for row, place in others):
                 return True
     return False
+
+
+def _identity(between: Sequence[Token]) -> bool | None:
+    """Return whether "the" follows a form of "be": "X is the head of Y" and "the head of Y is X" say the same; None without "be"."""
+    forms = [token.form for token in between]
+    at = next((row for row, form in enumerate(forms) if form in _BEING), None)
+    return None if at is None else forms[at + 1 : at + 2] == ["the"]
 
 
 def _transposed(claim: Sequence[Token], text: Sequence[Token], places: Sequence[int | None]) -> bool:

@@ -76,8 +76,10 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     asked = read_question(question)
     sentences = read_entries(entries)
     if asked.kind == "yes-no":
-        denied = is_denied(question, [one.text for one in sentences if not one.is_title])
-        yes = Scored("yes", yes_features(question, merge_articles(_titled(sentences))), ())
+        entries_read = _titled(sentences)
+        # A title says whom its sentences speak of: "He never worked on clocks."
+        denied = is_denied(question, [f"{entry.title}. {said}" for entry in entries_read for said in entry.sentences])
+        yes = Scored("yes", yes_features(question, merge_articles(entries_read)), ())
         return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
     view = _View(question, asked, sentences)
     found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}

@@ -22,6 +22,8 @@ from pytrace.retrieval.passages.names import normal_form
 
 # A shorter word is a letter away from too many others.
 _SHORTEST = 4
+# Candidates grow with the square of a word's length, and longer words are not names that somebody misspelled.
+MAX_WORD_LETTERS = 40
 # The letters of names are counted in so many bytes of them, and so many are tried: two alphabets, or one with its accents.
 _SAMPLE, _MOST_LETTERS = 1 << 18, 64
 _WORD = re.compile(r"\w+")
@@ -59,7 +61,11 @@ class Respeller:
         """
         found = [(match, words(match[0])) for match in _WORD.finditer(question)]
         # What is split further, as in scripts without spaces, is no word that somebody spelt.
-        longer = [(match, of[0]) for match, of in found if len(of) == 1 and len(of[0]) >= _SHORTEST and of[0].isalpha()]
+        longer = [
+            (match, of[0])
+            for match, of in found
+            if len(of) == 1 and _SHORTEST <= len(of[0]) <= MAX_WORD_LETTERS and of[0].isalpha()
+        ]
         known = self._rarity.ids([word for _, word in longer]) >= 0
         unknown = [each for each, is_known in zip(longer, known.tolist(), strict=True) if not is_known]
         for match, word in reversed(unknown):

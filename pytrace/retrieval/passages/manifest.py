@@ -19,7 +19,7 @@ FORMAT = 3
 FORMATS_BEFORE = (1, 2)
 MANIFEST = "passages.json"
 LOCK = "passages.lock"
-REMEDY = "build the index anew"
+REMEDY = "delete the index and build it again"
 
 VectorType = Literal["float32", "float16", "int8"]
 

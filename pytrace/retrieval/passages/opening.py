@@ -30,6 +30,7 @@ def lock_index(directory: Path, *, create: bool) -> BinaryIO:
     try:
         if create:
             directory.mkdir(parents=True, exist_ok=True)
+            _refuse_other_files(directory)  # before the lock is written into them
         elif not directory.is_dir():
             raise StoreError(missing(directory))
         return take_writer_lock(directory / LOCK, str(directory))
@@ -38,15 +39,21 @@ def lock_index(directory: Path, *, create: bool) -> BinaryIO:
         raise StoreError(f"{directory} cannot be written {reason}") from None
 
 
+def _refuse_other_files(directory: Path) -> None:
+    if (directory / MANIFEST).exists():
+        return
+    # The last is what a writer leaves that was killed before anything else was there.
+    others = [path.name for path in directory.iterdir() if path.name not in {LOCK, f"{MANIFEST}.new"}]
+    if others:
+        raise StoreError(f"{directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory")
+
+
 def begin_manifest(
     directory: Path, encoder: Encoder, vectors: VectorType | None, reading: dict[str, Any], *, create: bool
 ) -> IndexManifest:
     """Read the manifest of an index, or write that of an empty one; `StoreError` where it was made otherwise."""
     if create and not (directory / MANIFEST).exists():
-        # The last is what a writer leaves that was killed before anything else was there.
-        others = [path.name for path in directory.iterdir() if path.name not in {LOCK, f"{MANIFEST}.new"}]
-        if others:
-            raise StoreError(f"{directory} holds other files ({others[0]}), and no {MANIFEST}; name an empty directory")
+        _refuse_other_files(directory)
         name, fingerprint = storable(encoder.name), storable(encoder.fingerprint)
         manifest = IndexManifest(FORMAT, name, fingerprint, encoder.dimension, vectors or "float32", reading)
         with writing(directory):
