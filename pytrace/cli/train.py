@@ -1,4 +1,4 @@
-"""``pytrace train``: models of one's own, that write queries of a knowledge base, rank passages, or check claims."""
+"""``pytrace train``: custom models that write queries of a knowledge base, rank passages, check claims, or read answers."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytrace.certify.claims.evaluation import Share as AgreementShare
     from pytrace.kg.queries import QueryForm
     from pytrace.training.checker_run import CheckerReport
+    from pytrace.training.edge.edge_run import EdgeReport
     from pytrace.training.ranker_run import RankerReport
     from pytrace.training.ranker_scores import SetScores
     from pytrace.training.run import TrainingReport
@@ -244,6 +245,46 @@ class Checker(Command):
         return Output(report, lambda: _print_checker(report, self.out))
 
 
+class Edge(Command):
+    """Train the small model that reads answers and checks claims.
+
+    DATA is a folder with reading.jsonl.gz, claims.jsonl.gz and passages.jsonl.gz. OUT gets the model as OUT/model and report.json. Interrupted
+    trainings continue with --resume. --set changes it: learning_rate=1e-4, batch=4096 (tokens), dropout=0.1, frozen_layers=0,
+    made_questions=8000, made_claims=6000, hop_repeats=2, judge_steps=250.
+    """
+
+    data: Path = option("Folder of the training data.", metavar="DIR")
+    out: Path = _OUT
+    base: str = option("Weights to begin with.", default="minilm-l6", metavar="NAME|DIR")
+    seed: int = _SEED
+    epochs: float | None = option(_EPOCHS.format("the examples", _DEFAULT_EPOCHS), gt=0)
+    steps: int | None = _STEPS
+    minutes: float | None = _MINUTES
+    resume: bool = _RESUME
+    threads: int | None = _THREADS
+    settings: tuple[str, ...] = SETTINGS
+
+    def run(self) -> Output:
+        from pytrace.methods.base import changed
+        from pytrace.training.edge.edge_run import train_edge
+        from pytrace.training.edge.edge_settings import EdgeSettings
+
+        settings = changed(EdgeSettings(), [f"seed={self.seed}", *self.settings], what="train")
+        processes.last_words(_LAST_WORDS)
+        report = train_edge(
+            self.data,
+            self.out,
+            settings,
+            _length(self, _DEFAULT_EPOCHS),
+            base=self.base,
+            threads=self.threads,
+            resume=self.resume,
+            on_message=common.remark,
+            on_progress=_show_progress(),
+        )
+        return Output(report, lambda: _print_edge(report, self.out))
+
+
 class Evaluate(Command):
     """Score a trained generator on questions with known queries, such as the held-out.jsonl of its training."""
 
@@ -295,7 +336,7 @@ class Evaluate(Command):
         return Output(report, lambda: _print_scores({"all": report.overall, **report.shapes}))
 
 
-def _length(command: QueryGenerator | Ranker | Checker, epochs: float) -> Length:
+def _length(command: QueryGenerator | Ranker | Checker | Edge, epochs: float) -> Length:
     """Return how long to train."""
     from pytrace.training.training_settings import Length
 
@@ -444,6 +485,20 @@ def _print_checker(report: CheckerReport, out: Path) -> None:
     )
 
 
+def _print_edge(report: EdgeReport, out: Path) -> None:
+    from pytrace.training.edge.edge_run import MODEL
+
+    common.print_text(
+        f"{out / MODEL}: {report.parameters:,} parameters ({report.trained:,} trained), {common.human_size(report.bytes)}"
+    )
+    common.print_text(
+        f"{report.steps:,} steps, {report.epochs:.2f} epochs of {sum(report.data.values()):,} examples, {report.tokens:,} tokens in "
+        f"{report.seconds / 60:.1f} min ({report.tokens / max(report.seconds, 1e-9):,.0f} a second, {report.threads} threads)"
+    )
+    for step, loss in report.judged:
+        common.print_text(f"step {step:,}: loss of {report.held_out:,} held-out examples {loss:.3f}")
+
+
 def _figure(share: AgreementShare | None, by: int) -> str:
     if share is None:
         return "-"
@@ -482,6 +537,6 @@ def _share(part: Share) -> str:
 
 
 train = click_group(
-    "Train a query generator, a ranker or a checker of claims, and score a generator.",
-    QueryGenerator, Ranker, Checker, Evaluate,
+    "Train custom models, and score a query generator.",
+    QueryGenerator, Ranker, Checker, Edge, Evaluate,
 )  # fmt: skip

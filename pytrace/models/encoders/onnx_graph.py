@@ -75,7 +75,7 @@ class OnnxGraph:
         self.path = path
         self._gives: Gives = gives
         chosen = list(providers or _PROVIDERS[device])
-        self._session = _load(path, chosen, threads)
+        self._session = open_session(path, chosen, threads)
         self.provider = str(self._session.get_providers()[0])
         self._bind: Device | None = "cuda" if bind is None and self.provider == "CUDAExecutionProvider" else bind
         inputs = self._session.get_inputs()
@@ -250,7 +250,8 @@ def _runtime_with(providers: list[str]) -> Any:
     return onnxruntime
 
 
-def _load(path: Path, providers: list[str], threads: int) -> Any:
+def open_session(path: Path, providers: list[str], threads: int) -> Any:
+    """Open a graph, its threads waiting without spinning; `ModelFileError` if it cannot be loaded."""
     onnxruntime = _runtime_with(providers)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = useful_threads(threads)

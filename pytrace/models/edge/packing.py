@@ -1,0 +1,147 @@
+"""Texts as the small model reads them: a question or claim, then passages, each ended by a separator."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from pytrace.errors import ModelFileError
+
+MAX_TOKENS = 384
+"""The longest input, in tokens."""
+
+MAX_QUESTION_TOKENS = 96
+"""The longest question or claim, in tokens; what is longer is cut at its end."""
+
+_CACHED_TEXTS = 4_096
+
+
+class TokenizedText(NamedTuple):
+    """A text's token ids, int32 [n], and where each token begins and ends in it, int32 [n, 2], in characters."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+
+
+class Packed(NamedTuple):
+    """One input of the model.
+
+    `ids` and `types` are int32 [n]; `passages` int32 [n] is the passage of each token or -1, and `offsets` int32 [n, 2] its characters
+    there.
+    """
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.int32]
+    passages: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+
+
+class Packer:
+    """Tokenizes texts and packs them; tokens of recent texts are kept."""
+
+    def __init__(self, tokenizer: Path) -> None:
+        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.pad_id, self._begin, self._end = (self._mark(mark, tokenizer) for mark in ("[PAD]", "[CLS]", "[SEP]"))
+        self._known: OrderedDict[str, TokenizedText] = OrderedDict()
+
+    def _mark(self, mark: str, path: Path) -> int:
+        found = self._tokenizer.token_to_id(mark)
+        if found is None:
+            raise ModelFileError(f"{path} has no token {mark}; give the tokenizer of a BERT")
+        return found
+
+    def tokens(self, text: str) -> TokenizedText:
+        """Return the tokens of a text, without marks."""
+        known = self._known.get(text)
+        if known is None:
+            # Half of a surrogate pair has no UTF-8.
+            found = self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False)
+            known = TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
+            self._known[text] = known
+            if len(self._known) > _CACHED_TEXTS:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(text)
+        return known
+
+    def pack(self, question: str, parts: Sequence[tuple[int, NDArray[np.int64]]], passages: Sequence[str]) -> Packed:
+        """Pack a question with parts of passages: the passage's index, and which of its tokens, ascending."""
+        asked = self.tokens(question).ids[:MAX_QUESTION_TOKENS]
+        mark = np.array([self._end], np.int32)
+        nowhere = np.full((1, 2), -1, np.int32)
+        ids = [np.array([self._begin], np.int32), asked, mark]
+        places = [np.full((len(asked) + 2, 2), -1, np.int32)]
+        owners = [np.full(len(asked) + 2, -1, np.int32)]
+        for index, chosen in parts:
+            text = self.tokens(passages[index])
+            ids += [text.ids[chosen], mark]
+            places += [text.offsets[chosen], nowhere]
+            owners += [np.full(len(chosen), index, np.int32), np.array([-1], np.int32)]
+        all_ids = np.concatenate(ids)
+        types = np.ones(len(all_ids), np.int32)
+        types[: len(asked) + 2] = 0
+        return Packed(all_ids, types, np.concatenate(owners), np.concatenate(places))
+
+    def room(self, question: str) -> int:
+        """Return how many tokens of passages, with their separators, go with a question."""
+        return MAX_TOKENS - 2 - min(len(self.tokens(question).ids), MAX_QUESTION_TOKENS)
+
+    def windows(self, question: str, passages: Sequence[str]) -> list[Packed]:
+        """Pack a question with passages, whole where they fit; else in windows that overlap by half, each passage's title with it.
+
+        A passage alone that is longer than the room is cut into windows, too.
+        """
+        room = self.room(question)
+        pieces: list[tuple[int, NDArray[np.int64]]] = []
+        for index, passage in enumerate(passages):
+            pieces += [(index, part) for part in self._cut(passage, room - 1)]
+        groups: list[list[tuple[int, NDArray[np.int64]]]] = []
+        begin = 0
+        while begin < len(pieces):
+            end, used = begin, 0
+            while end < len(pieces) and used + len(pieces[end][1]) + 1 <= room:
+                used += len(pieces[end][1]) + 1
+                end += 1
+            groups.append(pieces[begin:end])
+            if end == len(pieces):
+                break
+            begin = max(begin + (end - begin + 1) // 2, begin + 1)
+        return [self.pack(question, group, passages) for group in groups or [[]]]
+
+    def _cut(self, passage: str, room: int) -> list[NDArray[np.int64]]:
+        count = len(self.tokens(passage).ids)
+        if count <= room:
+            return [np.arange(count)]
+        title = title_tokens(passage, self.tokens(passage).offsets)[: room // 4]
+        width = room - len(title)
+        starts = range(len(title), max(count - width // 2, len(title) + 1), max(width // 2, 1))
+        return [np.concatenate([title, np.arange(start, min(start + width, count))]) for start in starts]
+
+
+def title_tokens(passage: str, offsets: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return which tokens are of the title, "[…]" at a passage's beginning."""
+    end = passage.find("] ") + 1 if passage.startswith("[") else 0
+    return np.flatnonzero(offsets[:, 1] <= end) if end else np.zeros(0, np.int64)
+
+
+def padded(batch: Sequence[Packed], pad_id: int) -> dict[str, NDArray[np.int64]]:
+    """Return the model's inputs, int64 [batch, longest]."""
+    width = max(len(one.ids) for one in batch)
+    arrays = {
+        "input_ids": np.full((len(batch), width), pad_id, np.int64),
+        "attention_mask": np.zeros((len(batch), width), np.int64),
+        "token_type_ids": np.zeros((len(batch), width), np.int64),
+    }
+    for row, one in enumerate(batch):
+        arrays["input_ids"][row, : len(one.ids)] = one.ids
+        arrays["attention_mask"][row, : len(one.ids)] = 1
+        arrays["token_type_ids"][row, : len(one.ids)] = one.types
+    return arrays

@@ -1,0 +1,128 @@
+"""Export of the small model: one ONNX graph whose products are computed in int8, with a tokenizer next to it.
+
+Weights are int8 with a scale for each output; activations are quantized when they are known, for each product anew. Weights use 7 bits,
+since products of 8 bits overflow on x86 processors without VNNI. Word embeddings are int8 with a scale for each row.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytrace.storage.files import replace_file
+from pytrace.training.network import train_package
+
+GRAPH = "model.onnx"
+TOKENIZER = "tokenizer.json"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+OUTPUTS = ("start", "end", "kind", "check")
+_MIN_ROWS = 8  # smaller tables stay float32
+
+
+def export_edge(network: Any, tokenizer: Path, target: Path, *, quantize: bool = True) -> None:
+    """Write the graph and the tokenizer into a folder.
+
+    Parameters
+    ----------
+    network
+        The trained network.
+    tokenizer
+        The base's `tokenizer.json`.
+    target
+        The folder; it is made if it is not there.
+    quantize
+        Store weights as int8 and multiply in int8; otherwise all stays float32.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / GRAPH
+        _float_graph(network, path)
+        if quantize:
+            _quantize(path)
+        replace_file(target / GRAPH, path.read_bytes())
+    shutil.copyfile(tokenizer, target / TOKENIZER)
+
+
+def _float_graph(network: Any, path: Path) -> None:
+    torch = train_package("torch")
+    train_package("onnxscript")
+    ids = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # the exporter reports packages that it could use, too
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter's own packages use deprecated functions
+            torch.onnx.export(
+                network.cpu().eval(), (ids, mask, torch.zeros_like(ids)), str(path), input_names=list(INPUTS),
+                output_names=list(OUTPUTS), dynamic_shapes=(free,) * len(INPUTS), dynamo=True, external_data=False, verbose=False,
+            )  # fmt: skip
+    finally:
+        logging.disable(before)
+
+
+def _quantize(path: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    onnx = train_package("onnx")
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        quantize_dynamic(
+            path,
+            path,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+        )
+    finally:
+        logging.disable(before)
+    model = onnx.load(str(path))
+    _embeddings_int8(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def _embeddings_int8(model: Any) -> None:
+    """Store tables that rows are taken from as int8 with a scale for each row."""
+    onnx = train_package("onnx")
+    graph = model.graph
+    tables = {node.input[0]: node for node in graph.node if node.op_type == "Gather"}
+    kept, nodes = [], []
+    for item in graph.initializer:
+        if (
+            item.name not in tables
+            or item.data_type != onnx.TensorProto.FLOAT
+            or len(item.dims) != 2
+            or item.dims[0] < _MIN_ROWS
+        ):
+            kept.append(item)
+            continue
+        values, node, name = onnx.numpy_helper.to_array(item), tables[item.name], item.name
+        largest = np.abs(values).max(axis=1, keepdims=True)
+        scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
+        kept += [
+            onnx.numpy_helper.from_array(np.rint(values / scale).astype(np.int8), f"{name}_q"),
+            onnx.numpy_helper.from_array(scale, f"{name}_scale"),
+        ]
+        output, ids = node.output[0], node.input[1]
+        nodes.append((node, [
+            onnx.helper.make_node("Gather", [f"{name}_q", ids], [f"{output}_q"]),
+            onnx.helper.make_node("Cast", [f"{output}_q"], [f"{output}_f"], to=onnx.TensorProto.FLOAT),
+            onnx.helper.make_node("Gather", [f"{name}_scale", ids], [f"{output}_s"]),
+            onnx.helper.make_node("Mul", [f"{output}_f", f"{output}_s"], [output]),
+        ]))  # fmt: skip
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    instead = {id(node): made for node, made in nodes}
+    every = [part for node in graph.node for part in instead.get(id(node), [node])]
+    copied = [onnx.NodeProto.FromString(node.SerializeToString()) for node in every]
+    del graph.node[:]
+    graph.node.extend(copied)

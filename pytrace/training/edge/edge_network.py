@@ -1,0 +1,76 @@
+"""The small model as PyTorch trains it: a BERT with one head for reading, one for answer kinds and one for claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pytrace.errors import ModelFileError
+from pytrace.models.edge.reading import KINDS, LABELS
+from pytrace.training.network import train_package
+
+HEADS = {"read": 2, "kind": len(KINDS), "check": len(LABELS)}
+"""The heads, and how many numbers each gives: for every token start and end, for the first token all others."""
+
+
+def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 0) -> Any:
+    """Return a trainable network with a base's weights: its word embeddings stay as they are, its heads are random.
+
+    Parameters
+    ----------
+    base
+        A directory with `config.json`, `model.safetensors` and `tokenizer.json` of a BERT.
+    seed
+        Seed of the heads' weights.
+    dropout
+        Share of hidden values that are dropped in training.
+    frozen_layers
+        Layers, from below, that stay as they are.
+
+    Raises
+    ------
+    ModelFileError
+        The directory does not hold the weights of a BERT.
+    """
+    torch, transformers = train_package("torch"), train_package("transformers")
+    try:
+        config = transformers.BertConfig.from_json_file(base / "config.json")
+        config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout, 0.0
+        config._attn_implementation = "sdpa"
+        trunk = transformers.BertModel(config, add_pooling_layer=False)
+        weights = train_package("safetensors.torch").load_file(base / "model.safetensors")
+        wanted = trunk.state_dict()
+        # The pooler and stored positions are not used.
+        trunk.load_state_dict({name: weight.float() for name, weight in weights.items() if name in wanted})
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelFileError(
+            f"{base} does not hold the weights of a BERT ({' '.join(str(error).split())[:200]}); give a directory with "
+            "config.json and model.safetensors"
+        ) from error
+
+    class EdgeNetwork(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk = trunk
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.heads = torch.nn.ModuleDict(
+                    {name: torch.nn.Linear(config.hidden_size, width) for name, width in HEADS.items()}
+                )
+
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, Any, Any, Any]:
+            """Return start and end logits [batch, tokens], and logits of kinds and labels [batch, n]."""
+            hidden = self.trunk(
+                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+            ).last_hidden_state
+            read, first = self.heads["read"](hidden), hidden[:, 0]
+            return read[..., 0], read[..., 1], self.heads["kind"](first), self.heads["check"](first)
+
+    network = EdgeNetwork()
+    embeddings = network.trunk.embeddings
+    for weight in embeddings.word_embeddings.parameters():
+        weight.requires_grad_(False)
+    for layer in network.trunk.encoder.layer[:frozen_layers]:
+        for weight in layer.parameters():
+            weight.requires_grad_(False)
+    return network

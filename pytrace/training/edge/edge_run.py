@@ -1,0 +1,258 @@
+"""Training of the small model from beginning to end: its examples, its steps, and the network that it leaves."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import pytrace
+from pytrace.documents.sentences import split_sentences
+from pytrace.errors import InputError
+from pytrace.models import registry
+from pytrace.models.edge.packing import Packer
+from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
+from pytrace.models.registry.model_files import sha256_of
+from pytrace.processes import useful_threads
+from pytrace.records import Document
+from pytrace.storage.files import replace_file
+from pytrace.storage.question_hashes import save_question_hashes
+from pytrace.training.edge.edge_examples import (
+    CheckingExample,
+    Distractors,
+    ReadingExample,
+    checking_examples,
+    find_distractors,
+    is_pool_source,
+    read_rows,
+    reading_examples,
+)
+from pytrace.training.edge.edge_export import GRAPH, TOKENIZER, export_edge
+from pytrace.training.edge.edge_network import edge_network
+from pytrace.training.edge.edge_settings import EdgeSettings
+from pytrace.training.edge.edge_task import EdgeTask
+from pytrace.training.edge.made_questions import made_questions
+from pytrace.training.made_claims import make_claims
+from pytrace.training.network import train_package
+from pytrace.training.trainer import Progress, checkpoints, learn
+from pytrace.training.training_settings import Length
+
+MODEL = "model"
+REPORT = "report.json"
+CHECKPOINTS = "checkpoints"
+_MADE_BY = "pytrace train edge"
+_NEIGHBOR_ENCODER = "minilm-l6-int8"
+_DONE = ("steps", "epochs", "tokens", "seconds", "parameters", "trained", "loss", "judged")
+# Questions per pass of sources that have more than is useful; the others are read whole.
+_PER_PASS = {
+    "qamr": 10_000,
+    "squadshifts-new_wiki": 5_000,
+    "squadshifts-reddit": 1_500,
+    "squadshifts-amazon_reviews": 1_500,
+    "policyqa": 1_500,
+    "covid-qa": 500,
+}
+_HOPS = frozenset({"2wiki", "2wiki-dev", "hotpot-dev", "ecm", "musique", "musique-dev"})
+# Held-out examples: questions over several passages, over one, and claims.
+_HELD_OUT = {"hops": 150, "one": 100, "claims": 150}
+_LABELS = {"supported": "supported", "contradicted": "refuted", "not there": "not_enough_info"}
+
+
+class EdgeData(NamedTuple):
+    """All examples: questions with how often a pass reads them, claims, what is held out, and distractors."""
+
+    reading: list[tuple[ReadingExample, int]]
+    checking: list[CheckingExample]
+    held_out: list[ReadingExample | CheckingExample]
+    distractors: Distractors
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Examples per pass and source."""
+        counts: Counter[str] = Counter()
+        for example, times in self.reading:
+            counts[example.source] += times
+        counts.update(claim.source for claim in self.checking)
+        return dict(sorted(counts.items()))
+
+
+def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) -> EdgeData:
+    """Read and make the examples.
+
+    Parameters
+    ----------
+    data
+        A folder with `reading.jsonl.gz`, `claims.jsonl.gz` and `passages.jsonl.gz`.
+    work
+        A folder where neighbors are kept, since finding them takes minutes.
+    encoder
+        Embedding model that finds neighbors.
+    settings
+        How many examples are made, and the seed.
+
+    Raises
+    ------
+    DataError
+        A file cannot be read.
+    """
+    rng = random.Random(settings.seed)
+    rows = reading_examples(data / "reading.jsonl.gz")
+    rng.shuffle(rows)
+    held_out: list[ReadingExample | CheckingExample] = []
+    reading: list[tuple[ReadingExample, int]] = []
+    taken: Counter[str] = Counter()
+    for row in rows:
+        group = "hops" if row.source in _HOPS else "one" if row.source in {"squad2", "qed"} else ""
+        if group and taken[group] < _HELD_OUT[group]:
+            taken[group] += 1
+            held_out.append(row)
+        elif taken[row.source] < _PER_PASS.get(row.source, len(rows)):
+            taken[row.source] += 1
+            reading.append((row, settings.hop_repeats if group == "hops" else 1))
+    pool = [text for row in rows if is_pool_source(row.source) for text in (*row.passages, *row.others)]
+    pool += [f"[{row['title']}] {row['text']}" for row in read_rows(data / "passages.jsonl.gz")]
+    asked = [row.question for row in rows if is_pool_source(row.source)]
+    distractors = find_distractors(pool, asked, encoder, work / "neighbors.npz")
+    # Passages of held-out questions make no questions and no claims.
+    closed = {text for row in held_out if isinstance(row, ReadingExample) for text in row.passages}
+    usable = [text for text in dict.fromkeys(pool) if text not in closed and text.startswith("[") and "] " in text]
+    reading += [(row, 1) for row in made_questions(usable, settings.made_questions, seed=settings.seed)]
+    claims = checking_examples(data / "claims.jsonl.gz")
+    # Claims about one text stay on one side.
+    by_text: dict[str, list[CheckingExample]] = defaultdict(list)
+    for claim in claims:
+        by_text[claim.evidence].append(claim)
+    texts = sorted(by_text)
+    rng.shuffle(texts)
+    checking: list[CheckingExample] = []
+    for text in texts:
+        if by_text[text][0].source != "cad-nli" and taken["claims"] < _HELD_OUT["claims"]:
+            taken["claims"] += len(by_text[text])
+            held_out += by_text[text]
+        else:
+            checking += by_text[text]
+    checking += _made_claims(usable, settings)
+    return EdgeData(reading, checking, held_out, distractors)
+
+
+def _made_claims(passages: Sequence[str], settings: EdgeSettings) -> list[CheckingExample]:
+    documents = []
+    for number, passage in enumerate(passages):
+        title, _, text = passage[1:].partition("] ")
+        documents.append(Document(str(number), title, tuple(split_sentences(text))))
+    if not settings.made_claims:
+        return []
+    return [
+        CheckingExample(
+            one.claim, f"[{one.document.title}] {' '.join(one.document.sentences[:6])}", _LABELS[one.label], "made"
+        )
+        for one in make_claims(documents, settings.made_claims, seed=settings.seed)
+    ]
+
+
+class EdgeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a training did; `judged` pairs a step with the mean loss of what is held out."""
+
+    base: str
+    data: dict[str, int]  # examples per pass, by source
+    fingerprint: str  # of all examples
+    held_out: int
+    pytrace: str
+    settings: dict[str, Any]
+    steps: int
+    epochs: float
+    tokens: int
+    seconds: float
+    parameters: int
+    trained: int
+    loss: float
+    judged: tuple[tuple[int, float], ...]
+    threads: int
+    bytes: int  # of the graph
+
+
+def train_edge(
+    data: Path,
+    out: Path,
+    settings: EdgeSettings,
+    length: Length,
+    *,
+    base: str = "minilm-l6",
+    threads: int | None = None,
+    resume: bool = False,
+    on_message: Callable[[str], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> EdgeReport:
+    """Train the small model, and write it into a folder.
+
+    Parameters
+    ----------
+    data
+        A folder with `reading.jsonl.gz`, `claims.jsonl.gz` and `passages.jsonl.gz`.
+    out
+        The folder: the model as ``model``, checkpoints, neighbors of passages, ``report.json``.
+    settings, length
+        How, and for how long.
+    base
+        Float32 weights of a BERT to begin with: a name of the registry, or a directory.
+    threads
+        Threads; by default those that this process may use.
+    resume
+        Continue from the last checkpoint.
+    on_message, on_progress
+        Are called with what is done next, and after each step.
+
+    Raises
+    ------
+    InputError
+        The folder holds another training.
+    DataError
+        A file of the data cannot be read.
+    """
+    report = on_message or (lambda _: None)
+    train_package("onnxscript")  # the export needs it, at the end
+    if checkpoints(out / CHECKPOINTS) and not resume:
+        raise InputError(f"{out} holds a training; continue with --resume, or name another --out")
+    start = registry.resolve(base, "base")
+    report("finding neighbors of passages")
+    encoder = OnnxEncoder(registry.resolve(_NEIGHBOR_ENCODER, "encoder"), threads=threads)
+    examples = edge_data(data, out, encoder, settings)
+    network = edge_network(start, seed=settings.seed, dropout=settings.dropout, frozen_layers=settings.frozen_layers)
+    task = EdgeTask(
+        network,
+        Packer(start / TOKENIZER),
+        examples.reading,
+        examples.checking,
+        examples.held_out,
+        examples.distractors,
+        settings,
+    )
+    report(f"training on {sum(examples.counts.values()):,} examples per pass, {len(examples.held_out):,} held out")
+    done = learn(
+        network, task, settings, length, threads=threads, directory=out / CHECKPOINTS, resume=resume,
+        recipe={"base": sha256_of(start / "model.safetensors")}, tell=on_progress,
+    )  # fmt: skip
+    report("writing the model")
+    export_edge(network, start / TOKENIZER, out / MODEL)
+    save_question_hashes(
+        out / MODEL / GRAPH,
+        (question for example, _ in examples.reading if (question := example.question)),
+        made_by=_MADE_BY,
+    )
+    result = EdgeReport(
+        base=base,
+        data=examples.counts,
+        fingerprint=task.fingerprint,
+        held_out=len(examples.held_out),
+        pytrace=pytrace.__version__,
+        settings=msgspec.to_builtins(settings),
+        **{name: getattr(done, name) for name in _DONE},
+        threads=useful_threads(threads),
+        bytes=(out / MODEL / GRAPH).stat().st_size,
+    )
+    replace_file(out / REPORT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    return result

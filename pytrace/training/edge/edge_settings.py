@@ -1,0 +1,30 @@
+"""How the small model is trained."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from pytrace.training.training_settings import OptimizerSettings
+
+
+class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the small model is trained."""
+
+    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 1e-4
+    warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
+    weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
+    # Tokens per step, padding included.
+    batch: Annotated[int, Meta(ge=384, le=1 << 20)] = 4_096
+    # Share of hidden values that are dropped.
+    dropout: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
+    # Layers, from below, that stay as they are.
+    frozen_layers: Annotated[int, Meta(ge=0, le=100)] = 0
+    # Questions made by rule, and claims made by rule, per pass.
+    made_questions: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
+    made_claims: Annotated[int, Meta(ge=0, le=1_000_000)] = 6_000
+    # How often each question that needs several passages is read per pass, with other distractors.
+    hop_repeats: Annotated[int, Meta(ge=1, le=100)] = 2
+    # Steps between two looks at the held-out loss.
+    judge_steps: Annotated[int, Meta(ge=1, le=1 << 30)] = 250

@@ -1,0 +1,230 @@
+"""What the small model is trained on, step by step: batches of questions or of claims, the same for the same seed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytrace.models.edge.packing import Packed, Packer, padded, title_tokens
+from pytrace.models.edge.reading import KINDS, LABELS
+from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample, Span
+from pytrace.training.edge.edge_settings import EdgeSettings
+from pytrace.training.network import train_package
+
+Example = ReadingExample | CheckingExample
+
+# How many wrong passages are read next to the right ones, and how often.
+_DISTRACTORS = ((0, 0.3), (1, 0.3), (2, 0.25), (3, 0.15))
+_SORTED_BATCHES = 16  # batches whose examples are sorted by length together
+_CHARACTERS_PER_TOKEN = 4.2
+_KIND_WEIGHT = 0.5
+_HELD_OUT_BATCH = 16
+
+
+class Drawn(NamedTuple):
+    """An example as one pass sees it: its passages in the order in which they are read."""
+
+    example: Example
+    passages: tuple[str, ...]
+    spans: tuple[Span, ...]
+    kind: str
+
+
+class EdgeTask:
+    """Questions and claims in batches of about the same number of tokens; other distractors are drawn for each pass."""
+
+    def __init__(
+        self, network: Any, packer: Packer, reading: Sequence[tuple[ReadingExample, int]], checking: Sequence[CheckingExample],
+        held_out: Sequence[Example], distractors: Distractors, settings: EdgeSettings,
+    ) -> None:  # fmt: skip
+        self.torch = train_package("torch")
+        self.network = network
+        self.packer = packer
+        self.reading = reading
+        self.checking = checking
+        self.distractors = distractors
+        self.settings = settings
+        self.held_out = [
+            draw(example, distractors, random.Random(f"held out {number}")) for number, example in enumerate(held_out)
+        ]
+        self.fingerprint = fingerprint([*(example for example, _ in reading), *checking, *held_out])
+        self._epoch, self._batches = 0, self._plan(0)
+        self.epoch_steps = len(self._batches)
+        self.judge_steps = settings.judge_steps if held_out else 0
+        self.patience = 1 << 30  # the whole schedule is used: its last steps, at a low rate, gain most
+
+    def loss(self, step: int, share: float) -> tuple[Any, int]:  # noqa: ARG002 - the same throughout
+        """Return the loss of a step, and the tokens that went through the network."""
+        epoch, number = divmod(step, self.epoch_steps)
+        if epoch != self._epoch:
+            # Passes differ by a few batches; each is as long as the first.
+            self._epoch, self._batches = epoch, self._plan(epoch)
+        batch = self._batches[number % len(self._batches)]
+        packed = [self._packed(one) for one in batch]
+        return self._loss(batch, packed), sum(len(one.ids) for one, _ in packed)
+
+    def judge(self) -> float:
+        """Return the mean loss of what is held out."""
+        total = 0.0
+        order = sorted(self.held_out, key=lambda one: (isinstance(one.example, CheckingExample), _length(one)))
+        for kind in (ReadingExample, CheckingExample):
+            mine = [one for one in order if isinstance(one.example, kind)]
+            for start in range(0, len(mine), _HELD_OUT_BATCH):
+                batch = mine[start : start + _HELD_OUT_BATCH]
+                total += self._loss(batch, [self._packed(one) for one in batch]).item() * len(batch)
+        return total / len(self.held_out)
+
+    def state(self) -> dict[str, int]:
+        """Return nothing: batches follow from seed and step."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+
+    def _plan(self, epoch: int) -> list[list[Drawn]]:
+        rng = random.Random(f"{self.settings.seed} {epoch}")
+        read = [draw(example, self.distractors, rng) for example, times in self.reading for _ in range(times)]
+        check = [draw(example, self.distractors, rng) for example in self.checking]
+        batches = [*self._batched(read, rng), *self._batched(check, rng)]
+        rng.shuffle(batches)
+        return batches
+
+    def _batched(self, drawn: list[Drawn], rng: random.Random) -> list[list[Drawn]]:
+        rng.shuffle(drawn)
+        batches: list[list[Drawn]] = []
+        chunk = _SORTED_BATCHES * self.settings.batch
+        begin = 0
+        while begin < len(drawn):
+            tokens, end = 0.0, begin
+            while end < len(drawn) and tokens < chunk:
+                tokens += _length(drawn[end])
+                end += 1
+            batch: list[Drawn] = []
+            for one in sorted(drawn[begin:end], key=_length):
+                if batch and (len(batch) + 1) * _length(one) > self.settings.batch:
+                    batches.append(batch)
+                    batch = []
+                batch.append(one)
+            batches.append(batch)
+            begin = end
+        return batches
+
+    def _packed(self, one: Drawn) -> tuple[Packed, list[tuple[int, int]]]:
+        question = one.example.claim if isinstance(one.example, CheckingExample) else one.example.question
+        return pack_training(self.packer, question, one.passages, one.spans)
+
+    def _loss(self, batch: Sequence[Drawn], packed: Sequence[tuple[Packed, list[tuple[int, int]]]]) -> Any:
+        torch = self.torch
+        device = next(self.network.parameters()).device
+        arrays = padded([one for one, _ in packed], self.packer.pad_id)
+        starts, ends, kinds, labels = self.network(
+            **{name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+        )
+        if isinstance(batch[0].example, CheckingExample):
+            target = torch.tensor([LABELS.index(one.example.label) for one in batch], device=device)  # type: ignore[union-attr]
+            return torch.nn.functional.cross_entropy(labels, target)
+        width = arrays["input_ids"].shape[1]
+        allowed = np.zeros((len(batch), width), bool)
+        begins, finishes = np.zeros((len(batch), width), bool), np.zeros((len(batch), width), bool)
+        for row, (one, spans) in enumerate(packed):
+            allowed[row, : len(one.ids)] = one.passages >= 0
+            allowed[row, 0] = True
+            for start, end in spans or [(0, 0)]:
+                begins[row, start] = finishes[row, end] = True
+        loss = _marginal(torch, starts, allowed, begins) + _marginal(torch, ends, allowed, finishes)
+        target = torch.tensor([KINDS.index(one.kind) for one in batch], device=device)
+        return loss / 2 + _KIND_WEIGHT * torch.nn.functional.cross_entropy(kinds, target)
+
+
+def _marginal(torch: Any, logits: Any, allowed: NDArray[np.bool_], right: NDArray[np.bool_]) -> Any:
+    """Return minus the logarithm of the probability of all right positions together, the mean over rows."""
+    device = logits.device
+    logits = logits.masked_fill(~torch.from_numpy(allowed).to(device), -1e9)
+    some = logits.masked_fill(~torch.from_numpy(right).to(device), -1e9)
+    return (logits.logsumexp(1) - some.logsumexp(1)).mean()
+
+
+def draw(example: Example, distractors: Distractors, rng: random.Random) -> Drawn:
+    """Draw what is read with an example: distractors next to its passages, or now and then instead of the one with the answer."""
+    if isinstance(example, CheckingExample):
+        return Drawn(example, (example.evidence,), (), "none")
+    count = rng.choices([n for n, _ in _DISTRACTORS], [share for _, share in _DISTRACTORS])[0]
+    others = distractors.draw(example, count, rng)
+    kept = list(range(len(example.passages)))
+    kind = example.kind
+    if kind == "span" and others and rng.random() < 0.1:
+        kept = [index for index in kept if all(span.passage != index for span in example.spans)]
+        kind = "none"
+    texts: list[tuple[str, int]] = [(example.passages[index], index) for index in kept] + [
+        (text, -1) for text in others
+    ]
+    rng.shuffle(texts)
+    new = {index: number for number, (_, index) in enumerate(texts) if index >= 0}
+    spans = tuple(Span(new[span.passage], span.start, span.end) for span in example.spans) if kind == "span" else ()
+    return Drawn(example, tuple(text for text, _ in texts), spans, kind)
+
+
+def _length(one: Drawn) -> int:
+    asked = one.example.claim if isinstance(one.example, CheckingExample) else one.example.question
+    characters = len(asked) + sum(map(len, one.passages))
+    return min(int(characters / _CHARACTERS_PER_TOKEN) + 3 + len(one.passages), 384)
+
+
+def pack_training(
+    packer: Packer, question: str, passages: Sequence[str], spans: Sequence[Span]
+) -> tuple[Packed, list[tuple[int, int]]]:
+    """Pack a question with all its passages, long ones cut around their answers; return the answers' first and last tokens, too."""
+    room = packer.room(question) - len(passages)
+    tokenized = [packer.tokens(passage) for passage in passages]
+    limits = _shares([len(text.ids) for text in tokenized], room)
+    parts = []
+    for index, (passage, text, limit) in enumerate(zip(passages, tokenized, limits, strict=True)):
+        if len(text.ids) <= limit:
+            parts.append((index, np.arange(len(text.ids))))
+            continue
+        title = title_tokens(passage, text.offsets)[: limit // 4]
+        begin = len(title)
+        mine = [span for span in spans if span.passage == index]
+        if mine:
+            first = int(np.searchsorted(text.offsets[:, 1], mine[0].start, side="right"))
+            width = limit - len(title)
+            if first >= begin + width:
+                begin = min(first - width // 2, len(text.ids) - width)
+        parts.append((index, np.concatenate([title, np.arange(begin, begin + limit - len(title))])))
+    packed = packer.pack(question, parts, passages)
+    return packed, [found for span in spans if (found := locate(packed, span)) is not None]
+
+
+def locate(packed: Packed, span: Span) -> tuple[int, int] | None:
+    """Return the first and the last token of a span, or None where it was cut off."""
+    inside = np.flatnonzero(
+        (packed.passages == span.passage) & (packed.offsets[:, 1] > span.start) & (packed.offsets[:, 0] < span.end)
+    )
+    if not len(inside):
+        return None
+    first, last = int(inside[0]), int(inside[-1])
+    whole = packed.offsets[first, 0] <= span.start and packed.offsets[last, 1] >= span.end
+    return (first, last) if whole else None
+
+
+def _shares(lengths: Sequence[int], room: int) -> list[int]:
+    """Share the room: short passages take what they need, long ones an equal part of the rest."""
+    limits = [0] * len(lengths)
+    left = room
+    for rank, index in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
+        limits[index] = min(lengths[index], max(left, 0) // (len(lengths) - rank))
+        left -= limits[index]
+    return limits
+
+
+def fingerprint(examples: Sequence[Example]) -> str:
+    """Return SHA-256 of all examples, in hexadecimal."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(repr(tuple(example)).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -1,0 +1,450 @@
+"""The small model: how its inputs are packed, what it learns from, its training from a tiny BERT, and what it reads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+from pytrace.cli import program
+from pytrace.errors import DataError, InputError, ModelFileError
+from pytrace.models.edge.edge_model import EdgeModel
+from pytrace.models.edge.packing import MAX_QUESTION_TOKENS, MAX_TOKENS, Packer, padded
+from pytrace.models.edge.reading import KINDS, Logits, read
+from pytrace.storage.question_hashes import load_question_hashes, question_hash
+from pytrace.training.edge import edge_run
+from pytrace.training.edge.edge_examples import (
+    CheckingExample,
+    Distractors,
+    ReadingExample,
+    Span,
+    checking_examples,
+    evidence_text,
+    find_distractors,
+    key_of,
+    reading_examples,
+)
+from pytrace.training.edge.edge_export import export_edge
+from pytrace.training.edge.edge_network import edge_network
+from pytrace.training.edge.edge_settings import EdgeSettings
+from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
+from pytrace.training.edge.made_questions import facts_of, made_questions
+from pytrace.training.network import train_package
+from pytrace.training.trainer import checkpoints, learn
+from pytrace.training.training_settings import Length
+from tests.small_rankers import PEOPLE, RIVERS, TOWNS, Tiny, tiny_encoder
+from tests.small_trainings import Killed, equal, killer, weights
+
+torch = train_package("torch")
+
+SETTINGS = EdgeSettings(batch=384, learning_rate=5e-3, dropout=0.0, made_questions=4, made_claims=4, judge_steps=10)
+PAGES = [
+    f"[{person}] {person} was born in {town}." + extra
+    for person, town, extra in zip(PEOPLE, TOWNS, ["", " He was a baker by the river."] * 6, strict=True)
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """Return a tiny encoder, whose tokenizer the tiny base has, too."""
+    return tiny_encoder(tmp_path_factory.mktemp("tiny") / "base")
+
+
+@pytest.fixture(scope="module")
+def base(tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the float32 weights of a tiny BERT of 512 positions."""
+    place = tmp_path_factory.mktemp("float")
+    transformers = train_package("transformers")
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        config = transformers.BertConfig(**{**tiny.network.config.to_dict(), "max_position_embeddings": 512})
+        network = transformers.BertModel(config, add_pooling_layer=True)
+    network.config.to_json_file(place / "config.json")
+    state = {name: weight.detach().contiguous() for name, weight in network.state_dict().items()}
+    train_package("safetensors.torch").save_file(state, place / "model.safetensors")
+    (place / "tokenizer.json").write_bytes((tiny.path / "tokenizer.json").read_bytes())
+    return place
+
+
+@pytest.fixture
+def packer(base: Path) -> Packer:
+    return Packer(base / "tokenizer.json")
+
+
+def questions() -> list[ReadingExample]:
+    return [
+        ReadingExample(f"Where was {person} born?", (page,), (Span(0, (at := page.index(town)), at + len(town)),), "span", (), "squad2")
+        for person, town, page in zip(PEOPLE, TOWNS, PAGES, strict=True)
+    ]  # fmt: skip
+
+
+class TestPacking:
+    def test_every_token_of_a_passage_knows_its_characters(self, packer: Packer) -> None:
+        passages = ["[Ada] Ada was born in Quill.", "Brack lies on the river Bove."]
+        (packed,) = packer.windows("Where was Ada born?", passages)
+        words = [
+            passages[passage][start:end]
+            for passage, (start, end) in zip(packed.passages, packed.offsets, strict=True)
+            if passage >= 0
+        ]
+        assert "".join(words) == "".join(passages).replace(" ", "")
+        assert packed.types.tolist() == [0] * (packed.types == 0).sum() + [1] * (packed.types == 1).sum()
+        assert (packed.passages[packed.types == 0] == -1).all()
+
+    def test_long_evidence_is_read_in_windows_that_hold_all_of_it(self, packer: Packer) -> None:
+        passages = [f"[Ada] {'Ada was born in Quill. ' * count}" for count in (3, 300, 20, 40)]
+        windows = packer.windows("Where was Ada born?", passages)
+        assert len(windows) > 3
+        assert max(len(window.ids) for window in windows) <= MAX_TOKENS
+        seen = {
+            (int(passage), int(start))
+            for window in windows
+            for passage, (start, _) in zip(window.passages, window.offsets, strict=True)
+            if passage >= 0
+        }
+        wanted = {
+            (number, int(start)) for number, text in enumerate(passages) for start, _ in packer.tokens(text).offsets
+        }
+        assert seen == wanted
+        # A part of a long passage has the passage's title in front.
+        assert all(window.ids[int(np.argmax(window.passages >= 0))] == packer.tokens("[").ids[0] for window in windows)
+
+    def test_a_long_question_leaves_room_for_passages(self, packer: Packer) -> None:
+        (packed,) = packer.windows("Ada born " * 5_000, ["Ada was born in Quill."])
+        assert (packed.types == 0).sum() == MAX_QUESTION_TOKENS + 2
+        assert (packed.passages == 0).sum() == 6
+
+    @pytest.mark.parametrize("text", ["", "\ud800", "\x00", "[", "[]", "[] ", "] ", "\u200b"])
+    def test_odd_texts_are_packed(self, packer: Packer, text: str) -> None:
+        for question, passages in ((text, []), (text, [text]), ("Where?", [text, text])):
+            assert all(len(window.ids) <= MAX_TOKENS for window in packer.windows(question, passages))
+
+    def test_a_tokenizer_without_marks_is_refused(self, tmp_path: Path) -> None:
+        from tokenizers import Tokenizer, models
+
+        Tokenizer(models.WordPiece({"a": 0}, unk_token="a")).save(str(tmp_path / "t.json"))
+        with pytest.raises(ModelFileError, match=r"has no token \[PAD\]"):
+            Packer(tmp_path / "t.json")
+
+    def test_an_answer_far_down_a_long_passage_is_kept(self, packer: Packer) -> None:
+        passage = f"[Ada] {'the river lies by the river. ' * 100}Ada was born in Quill. {'the river. ' * 200}"
+        other = f"[Zell] {'Zell lies on the river. ' * 200}"
+        begin = passage.index("Quill")
+        packed, spans = pack_training(packer, "Where was Ada born?", [other, passage], [Span(1, begin, begin + 5)])
+        assert len(packed.ids) <= MAX_TOKENS
+        ((first, last),) = spans
+        assert passage[packed.offsets[first, 0] : packed.offsets[last, 1]] == "Quill"
+
+
+class TestExamples:
+    def test_bad_rows_are_refused_with_their_line(self, tmp_path: Path) -> None:
+        right = {
+            "question": "Where?", "passages": ["[A] in Rome"], "spans": [[0, 7, 11]], "kind": "span", "other_passages": [], "source": "x",
+        }  # fmt: skip
+        path = tmp_path / "rows.jsonl"
+        for wrong, said in (
+            ({**right, "spans": [[1, 0, 2]]}, "spans must lie in their passages"),
+            ({**right, "spans": [[0, 5, 99]]}, "spans must lie in their passages"),
+            ({**right, "kind": "maybe"}, "kind must be one of span, yes, no, none"),
+            ({"question": "Where?"}, "not a reading example"),
+            ({**right, "spans": [[0, 1]]}, "not a reading example"),
+            ([], "not a JSON object"),
+        ):
+            path.write_text(f"{json.dumps(right)}\n{json.dumps(wrong)}\n", "utf-8")
+            with pytest.raises(DataError, match=rf"rows\.jsonl:2.*{said}"):
+                reading_examples(path)
+        path.write_text(json.dumps(right) + "\n{", "utf-8")
+        with pytest.raises(DataError, match=r"rows\.jsonl:2.*not valid JSON"):
+            reading_examples(path)
+        path.write_text(json.dumps(right), "utf-8")
+        (example,) = reading_examples(path)
+        assert example.answers == ("Rome",)
+
+    def test_sources_without_terms_are_not_learned_from(self, tmp_path: Path) -> None:
+        rows = [
+            {"claim": "A lies.", "evidence": ["A\tA lies.", "A\tIt is.", "No."], "label": "supported", "source": source}
+            for source in ("fm2", "lingnli")
+        ]
+        path = tmp_path / "claims.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+        assert checking_examples(path) == [CheckingExample("A lies.", "[A] A lies. It is. No.", "supported", "fm2")]
+        path.write_text(json.dumps({**rows[0], "label": "true"}), "utf-8")
+        with pytest.raises(DataError, match="label must be one of supported, refuted, not_enough_info"):
+            checking_examples(path)
+
+    def test_a_title_stands_once_before_its_sentences(self) -> None:
+        assert evidence_text(["A\tOne.", "A\tTwo.", "B\tThree.", "A\tFour."]) == "[A] One. Two. [B] Three. [A] Four."
+
+    def test_distractors_are_near_and_do_not_hold_the_answer(self, tiny: Tiny, tmp_path: Path) -> None:
+        from pytrace.models.encoders.encoder import OnnxEncoder
+
+        asked = questions()[0]
+        encoder = OnnxEncoder(tiny.path, threads=1)
+        pool = [*PAGES, f"[Copy] {PAGES[0]}"]
+        distractors = find_distractors(pool, [asked.question], encoder, tmp_path / "near.npz")
+        drawn = distractors.draw(asked, 3, random.Random(0))
+        assert len({*drawn}) == 3
+        assert not any("Quill" in text for text in drawn)
+        assert len(distractors.near[key_of(asked.question)]) == 12
+        # The second call takes what the first one found, whatever the order of the texts.
+        before = (tmp_path / "near.npz").stat().st_mtime_ns
+        again = find_distractors(pool[::-1], [asked.question], encoder, tmp_path / "near.npz")
+        assert (tmp_path / "near.npz").stat().st_mtime_ns == before
+        assert again.draw(asked, 3, random.Random(0)) == drawn
+
+    def test_an_answer_without_its_passage_is_none(self) -> None:
+        asked = questions()[0]
+        near = Distractors(PAGES, {key_of(asked.question): np.arange(1, 6, dtype=np.int32)})
+        rng = random.Random(1)
+        for _ in range(200):
+            drawn = draw(asked, near, rng)
+            there = any("Quill" in passage for passage in drawn.passages)
+            assert drawn.kind == ("span" if there else "none")
+            assert bool(drawn.spans) == there
+            assert all(drawn.passages[span.passage][span.start : span.end] == "Quill" for span in drawn.spans)
+
+
+FILMS = [
+    f"[Film {letter}] Film {letter} is a {year} {land} drama film directed by {name}."
+    for letter, year, land, name in zip("ABCD", (1931, 1950, 1950, 1964), ("French", "French", "Danish", "Danish"), ("Ann Hay", "Bo Lind", "Cy Poe", "Di Orr"), strict=True)
+]  # fmt: skip
+MAKERS = [
+    f"[{name}] {name} (born {born}) is a {land} film director and writer. {name} was born in {town}."
+    for name, born, land, town in zip(("Ann Hay", "Bo Lind", "Cy Poe", "Di Orr"), ("3 May 1901", "July 9, 1905", "1910", "2 May 1901"), ("French", "Danish", "Danish", "French"), ("Lyon, France", "Odense", "Aarhus", "Nice"), strict=True)
+]  # fmt: skip
+
+
+class TestMadeQuestions:
+    def test_facts_are_read_where_they_stand(self) -> None:
+        found = {fact.relation: fact.value for fact in facts_of(MAKERS[1])}
+        assert found == {
+            "birth": "July 9, 1905", "nationality": "Danish", "occupation": "film director", "birthplace": "Odense",
+        }  # fmt: skip
+        assert {fact.relation: fact.value for fact in facts_of(FILMS[0])}["director"] == "Ann Hay"
+        lived = "[Jo Bay] Jo Bay (6 October 1817 – 6 March 1895) was a Swedish count, the son of Al Bay."
+        assert {fact.relation: fact.value for fact in facts_of(lived)} == {
+            "birth": "6 October 1817", "death": "6 March 1895", "nationality": "Swedish", "occupation": "count", "father": "Al Bay",
+        }  # fmt: skip
+        assert not list(facts_of("No title. Jo Bay (born 1817) was a count."))
+
+    def test_answers_are_right(self) -> None:
+        made = made_questions([*FILMS, *MAKERS], 300, seed=0)
+        assert made == made_questions([*FILMS, *MAKERS], 300, seed=0)
+        years = {"Ann Hay": 1901.4, "Bo Lind": 1905, "Cy Poe": 1910, "Di Orr": 1901.3}
+        films = {"Film A": "Ann Hay", "Film B": "Bo Lind", "Film C": "Cy Poe", "Film D": "Di Orr"}
+        kinds = set()
+        for row in made:
+            kinds.add(row.kind)
+            assert {row.passages[span.passage][span.start : span.end] for span in row.spans} == {*row.answers} - {
+                "yes",
+                "no",
+            }
+            named = [name for name in years if name in row.question]
+            if len(named) == 2 and row.kind == "span":
+                first = any(word in row.question for word in ("first", "earlier", "older"))
+                assert row.answers == ((min if first else max)(named, key=years.__getitem__),)
+            if "whose director is younger" in row.question:
+                two = [film for film in films if film in row.question]
+                assert row.answers == (max(two, key=lambda film: years[films[film]]),)
+            if "year" in row.question:
+                assert row.answers[0].isdigit()
+                assert len(row.answers[0]) == 4
+            if "nationality" in row.question and row.kind != "span" and len(named) == 2:
+                french = [name in ("Ann Hay", "Di Orr") for name in named]
+                assert row.kind == ("yes" if french[0] == french[1] else "no")
+        assert kinds == {"span", "yes", "no"}
+
+    def test_no_passages_make_no_questions(self) -> None:
+        assert made_questions([], 10, seed=0) == []
+        assert made_questions(["[A] Nothing here."], 10, seed=0) == []
+
+
+def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
+    network = edge_network(base, seed=0, dropout=settings.dropout)
+    rows = questions()
+    near = Distractors(PAGES, {key_of(row.question): np.arange(12, dtype=np.int32) for row in rows})
+    claims = [CheckingExample(f"{person} was a baker.", page, "supported" if "baker" in page else "not_enough_info", "fm2") for person, page in zip(PEOPLE, PAGES, strict=True)]  # fmt: skip
+    return network, EdgeTask(
+        network,
+        Packer(base / "tokenizer.json"),
+        [(row, 2) for row in rows[2:]],
+        claims[2:],
+        [*rows[:2], *claims[:2]],
+        near,
+        settings,
+    )
+
+
+class TestTraining:
+    def test_it_learns(self, base: Path) -> None:
+        network, work = task(base)
+        done = learn(network, work, SETTINGS, Length(steps=250), threads=1)
+        # The best weights stay.
+        assert min(loss for _, loss in done.judged) < done.judged[0][1] / 2
+        run, packer = runner(network), Packer(base / "tokenizer.json")
+        rows = questions()
+        readings = read(run, packer, [row.question for row in rows], [row.passages for row in rows])
+        right = sum(reading.spans[0].text == row.answers[0] for reading, row in zip(readings, rows, strict=True))
+        assert right >= 10
+        assert all(KINDS[int(np.argmax(reading.kinds))] == "span" for reading in readings)
+
+    def test_a_killed_training_continues_to_the_bit(self, base: Path, tmp_path: Path) -> None:
+        settings = EdgeSettings(batch=384, checkpoint_steps=7, dropout=0.1, judge_steps=10)
+        network, work = task(base, settings)
+        learn(network, work, settings, Length(steps=24), threads=1)
+        whole = weights(network)
+        network, work = task(base, settings)
+        with pytest.raises(Killed):
+            learn(network, work, settings, Length(steps=24), threads=1, directory=tmp_path, tell=killer(17))
+        assert checkpoints(tmp_path)[-1][0] == 14
+        network, work = task(base, settings)
+        learn(network, work, settings, Length(steps=24), threads=1, directory=tmp_path, resume=True)
+        assert equal(whole, weights(network))
+
+    def test_word_embeddings_and_frozen_layers_stay(self, base: Path) -> None:
+        network = edge_network(base, seed=0, dropout=0.0, frozen_layers=1)
+        open_ones = {name for name, weight in network.named_parameters() if weight.requires_grad}
+        assert not any("word_embeddings" in name or "layer.0" in name for name in open_ones)
+        assert {name for name in open_ones if name.startswith("heads")} == {
+            f"heads.{head}.{part}" for head in ("read", "kind", "check") for part in ("weight", "bias")
+        }
+
+    def test_a_folder_without_weights_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "config.json").write_text("{}", "utf-8")
+        with pytest.raises(ModelFileError, match=r"does not hold the weights of a BERT"):
+            edge_network(tmp_path, seed=0, dropout=0.0)
+
+
+def runner(network: Any) -> Any:
+    network.eval()
+
+    def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+        with torch.no_grad():
+            found = network(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+        return tuple(value.numpy() for value in found)  # type: ignore[return-value]
+
+    return run
+
+
+class TestReading:
+    def test_the_best_spans_are_found_across_windows(self, packer: Packer) -> None:
+        long = f"[Ada] {'the river lies by the river. ' * 150}Ada was born in Quill."
+        word = int(packer.tokens("quill").ids[0])
+
+        def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+            ids = arrays["input_ids"]
+            score = np.where(ids == word, 5.0, 0.0).astype(np.float32)
+            kinds = np.zeros((len(ids), 4), np.float32)
+            kinds[:, 3] = np.where((ids == word).any(1), 0, 9)
+            kinds[:, 0] = 9 - kinds[:, 3]
+            return score, score, kinds, np.zeros((len(ids), 3), np.float32)
+
+        readings = read(run, packer, ["Where?", "Where?"], [[PAGES[1], long], []])
+        best = readings[0].spans[0]
+        assert (best.text, best.passage, best.score) == ("Quill", 1, 10.0)
+        assert long[best.start : best.end] == "Quill"
+        assert KINDS[int(np.argmax(readings[0].kinds))] == "span"
+        assert readings[1].spans == ()
+
+    def test_no_span_crosses_passages_or_is_too_long(self, packer: Packer) -> None:
+        def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+            rng = np.random.default_rng(0)
+            shape = arrays["input_ids"].shape
+            return (
+                rng.normal(size=shape).astype(np.float32), rng.normal(size=shape).astype(np.float32), np.zeros((shape[0], 4), np.float32),
+                np.zeros((shape[0], 3), np.float32),
+            )  # fmt: skip
+
+        (reading,) = read(run, packer, ["Where?"], [PAGES], top=50)
+        assert len(reading.spans) > 20
+        for span in reading.spans:
+            assert PAGES[span.passage][span.start : span.end] == span.text
+            assert len(packer.tokens(span.text).ids) <= 30
+        assert [span.score for span in reading.spans] == sorted((span.score for span in reading.spans), reverse=True)
+
+
+class TestCommand:
+    def test_it_trains_resumes_and_writes_a_model_that_reads_alike(
+        self, base: Path, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(edge_run, "_NEIGHBOR_ENCODER", str(tiny.path))
+        monkeypatch.setattr(edge_run, "_HELD_OUT", {"hops": 1, "one": 2, "claims": 2})
+        data = tmp_path / "data"
+        data.mkdir()
+        rows = [{"question": one.question, "passages": one.passages, "spans": one.spans, "kind": one.kind, "other_passages": [], "source": one.source} for one in questions()]  # fmt: skip
+        claims = [{"claim": f"{person} was a baker.", "evidence": [page], "label": "supported" if "baker" in page else "refuted", "source": "fm2"} for person, page in zip(PEOPLE, PAGES, strict=True)]  # fmt: skip
+        pages = [
+            {"title": town, "text": f"{town} lies on the river {river}."}
+            for town, river in zip(TOWNS, RIVERS, strict=True)
+        ]
+        for name, given in (("reading", rows), ("claims", claims), ("passages", pages)):
+            with gzip.open(data / f"{name}.jsonl.gz", "wt", encoding="utf-8") as stream:
+                stream.writelines(json.dumps(row) + "\n" for row in given)
+        out = tmp_path / "out"
+        command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=384"]  # fmt: skip
+        ended = CliRunner().invoke(program, [*command, "--steps", "3"])
+        assert ended.exit_code == 0, ended.output
+        report = json.loads((out / "report.json").read_text("utf-8"))
+        assert report["steps"] == 3
+        assert report["held_out"] == 4
+        assert report["data"]["squad2"] == 10
+        refused = CliRunner().invoke(program, [*command, "--steps", "3"])
+        assert refused.exit_code != 0
+        assert isinstance(refused.exception, InputError)
+        assert "holds a training; continue with --resume" in str(refused.exception)
+        again = CliRunner().invoke(program, [*command, "--steps", "3", "--resume", "--json"])
+        assert again.exit_code == 0, again.output
+        hashes = load_question_hashes(out / "model" / "model.onnx", remedy="")
+        assert hashes is not None
+        assert question_hash(rows[5]["question"]) in hashes or question_hash(rows[6]["question"]) in hashes
+
+    def test_the_graph_in_int8_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
+        network = edge_network(base, seed=0, dropout=0.0)
+        packer = Packer(base / "tokenizer.json")
+        inputs = padded(
+            [*packer.windows("Where was Ada born?", PAGES[:3]), *packer.windows("Where?", PAGES[:1])], packer.pad_id
+        )
+        wanted = runner(network)(inputs)
+        for quantize, allowed in ((False, 1e-5), (True, 0.2)):
+            export_edge(network, base / "tokenizer.json", tmp_path / str(quantize), quantize=quantize)
+            session = onnxruntime.InferenceSession(str(tmp_path / str(quantize) / "model.onnx"))
+            found = session.run(None, inputs)
+            for one, other in zip(found, wanted, strict=True):
+                assert one.shape == other.shape
+                kept = inputs["attention_mask"] > 0 if one.shape == inputs["input_ids"].shape else slice(None)
+                assert np.abs(one - other)[kept].max() < allowed
+        model = EdgeModel(tmp_path / "True")
+        (reading,) = model.read(["Where was Ada born?"], [PAGES[:3]])
+        assert all(PAGES[span.passage][span.start : span.end] == span.text for span in reading.spans)
+        labels = model.check(["Ada was a baker.", "Ada."], [PAGES[0], f"{PAGES[1]} " * 200])
+        assert labels.shape == (2, 3)
+        assert np.allclose(labels.sum(1), 1)
+        sizes = [(tmp_path / str(quantize) / "model.onnx").stat().st_size for quantize in (False, True)]
+        assert sizes[1] < sizes[0]
+
+    def test_a_folder_without_the_model_is_refused(self, tiny: Tiny, tmp_path: Path) -> None:
+        with pytest.raises(ModelFileError, match=r"has no model\.onnx; give a folder that 'pytrace train edge' wrote"):
+            EdgeModel(tmp_path)
+        (tmp_path / "model.onnx").write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
+        (tmp_path / "tokenizer.json").write_bytes((tiny.path / "tokenizer.json").read_bytes())
+        with pytest.raises(ModelFileError, match="instead of start, end, kind, check"):
+            EdgeModel(tmp_path)
+        (tmp_path / "model.onnx").write_bytes(b"no graph")
+        with pytest.raises(ModelFileError, match="cannot be loaded"):
+            EdgeModel(tmp_path)
+
+    def test_another_training_is_not_continued(self, base: Path, tmp_path: Path) -> None:
+        network, work = task(base)
+        learn(network, work, SETTINGS, Length(steps=2), threads=1, directory=tmp_path)
+        network, work = task(base)
+        with pytest.raises(InputError, match=r"learning_rate"):
+            learn(network, work, EdgeSettings(batch=384, learning_rate=1e-3), Length(steps=2), threads=1, directory=tmp_path, resume=True)  # fmt: skip
