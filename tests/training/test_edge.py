@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ from pytrace.training.edge.edge_export import export_edge
 from pytrace.training.edge.edge_network import edge_network
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
+from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import facts_of, made_questions
+from pytrace.training.edge.made_statements import made_answers, made_statements, near_date, negated
 from pytrace.training.network import train_package
 from pytrace.training.trainer import checkpoints, learn
 from pytrace.training.training_settings import Length
@@ -268,6 +271,96 @@ class TestMadeQuestions:
         assert made_questions(["[A] Nothing here."], 10, seed=0) == []
 
 
+class TestMadeStatements:
+    def test_labels_are_right(self) -> None:
+        made = made_statements([*FILMS, *MAKERS], 200, seed=0)
+        assert made == made_statements([*FILMS, *MAKERS], 200, seed=0)
+        assert {row.label for row in made} == {"supported", "refuted", "not_enough_info"}
+        births = {page[1 : page.index("]")]: page.split("(born ")[1].split(")")[0] for page in MAKERS}
+        checked = 0
+        for row in made:
+            title = row.evidence[1 : row.evidence.index("]")]
+            stated = re.fullmatch(r"(.+) (was|was not) born on (.+)\.", row.claim)
+            if stated and stated[1] in births and title == stated[1]:
+                right = (births[title] == stated[3]) == (stated[2] == "was")
+                assert row.label == ("supported" if right else "refuted"), row
+                checked += 1
+            directed = re.fullmatch(r"(.+) directed (.+)\.", row.claim)
+            if directed and title == directed[2] and "directed by" in row.evidence:
+                assert row.label == ("supported" if f"by {directed[1]}." in row.evidence else "refuted"), row
+                checked += 1
+            if row.label == "not_enough_info":
+                assert title not in row.claim or not any(fact.value in row.claim for fact in facts_of(row.evidence))
+        assert checked > 10
+
+    @pytest.mark.parametrize("date", ["3 May 1901", "July 9, 1905", "May 1901", "1910"])
+    def test_a_near_date_is_another_one(self, date: str) -> None:
+        found = {near_date(date, random.Random(seed)) for seed in range(200)}
+        assert date not in found
+        assert len(found) > 5
+        assert all(re.fullmatch(r"[A-Za-z0-9, ]+", one) for one in found)
+
+    def test_claims_are_denied_in_their_own_tense(self) -> None:
+        for claim, wanted in (
+            ("Ann Hay wrote it.", "Ann Hay did not write it."), ("Film A stars Bo Lind.", "Film A does not star Bo Lind."),
+            ("1910 is the year.", "1910 is not the year."), ("Nothing.", None),
+        ):  # fmt: skip
+            assert negated(claim) == wanted
+
+    def test_answers_become_claims(self) -> None:
+        near = Distractors(PAGES, {key_of(row.question): np.arange(12, dtype=np.int32) for row in questions()})
+        rows = [
+            row._replace(passages=(f"{row.passages[0]} Then came Maren Ostrey to the lake.",)) for row in questions()
+        ]
+        made = made_answers(rows, 10, near, seed=0)
+        by_question = {row.question: row for row in rows}
+        assert {row.label for row in made} == {"supported", "refuted", "not_enough_info"}
+        for claim in made:
+            row = next(row for question, row in by_question.items() if claim.claim.startswith(question))
+            said = claim.claim.removeprefix(row.question).strip()
+            assert (said in row.answers) == (claim.label != "refuted")
+            assert (said in claim.evidence) == (claim.label != "not_enough_info")
+
+
+class TestMadeLinks:
+    def test_steps_of_triples_follow_the_chain(self) -> None:
+        made = made_triple_links([*FILMS, *MAKERS], 60, seed=0)
+        assert made == made_triple_links([*FILMS, *MAKERS], 60, seed=0)
+        directors = {page[1:7]: page.rsplit("by ", 1)[1][:-1] for page in FILMS}
+        for step in made:
+            film = next(title for title in directors if title in step.question)
+            if step.right and step.candidate and not step.so_far:
+                assert step.candidate.startswith(f"<{film}; ")
+                assert directors[film] in step.candidate
+            elif step.right and step.candidate:
+                assert step.candidate.startswith(f"<{directors[film]}; ")
+            elif step.right:
+                assert len(step.so_far) == 2
+        assert {(step.candidate is None, step.right) for step in made} == {
+            (a, b) for a in (True, False) for b in (True, False)
+        }
+
+    def test_passages_that_are_right_are_of_the_question(self) -> None:
+        rows = [
+            ReadingExample(
+                f"Which river is at {person}'s birthplace?",
+                (f"[{town}] {town} lies on {river}.", page),
+                (),
+                "none",
+                (),
+                "2wiki",
+            )
+            for person, town, river, page in zip(PEOPLE, TOWNS, RIVERS, PAGES, strict=True)
+        ]
+        near = Distractors(PAGES, {key_of(row.question): np.arange(12, dtype=np.int32) for row in rows})
+        made = passage_links(rows, 100, near, seed=0)
+        assert len(made) == 100
+        own = {row.question: set(row.passages) for row in rows}
+        for step in made:
+            said = {*step.so_far, *([step.candidate] if step.candidate else [])}
+            assert step.right == (said == own[step.question] if step.candidate is None else said <= own[step.question])
+
+
 def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
     network = edge_network(base, seed=0, dropout=settings.dropout)
     rows = questions()
@@ -315,7 +408,7 @@ class TestTraining:
         open_ones = {name for name, weight in network.named_parameters() if weight.requires_grad}
         assert not any("word_embeddings" in name or "layer.0" in name for name in open_ones)
         assert {name for name in open_ones if name.startswith("heads")} == {
-            f"heads.{head}.{part}" for head in ("read", "kind", "check") for part in ("weight", "bias")
+            f"heads.{head}.{part}" for head in ("read", "kind", "check", "link") for part in ("weight", "bias")
         }
 
     def test_a_folder_without_weights_is_refused(self, tmp_path: Path) -> None:
@@ -346,7 +439,7 @@ class TestReading:
             kinds = np.zeros((len(ids), 4), np.float32)
             kinds[:, 3] = np.where((ids == word).any(1), 0, 9)
             kinds[:, 0] = 9 - kinds[:, 3]
-            return score, score, kinds, np.zeros((len(ids), 3), np.float32)
+            return score, score, kinds, np.zeros((len(ids), 3), np.float32), np.zeros((len(ids), 2), np.float32)
 
         readings = read(run, packer, ["Where?", "Where?"], [[PAGES[1], long], []])
         best = readings[0].spans[0]
@@ -361,7 +454,7 @@ class TestReading:
             shape = arrays["input_ids"].shape
             return (
                 rng.normal(size=shape).astype(np.float32), rng.normal(size=shape).astype(np.float32), np.zeros((shape[0], 4), np.float32),
-                np.zeros((shape[0], 3), np.float32),
+                np.zeros((shape[0], 3), np.float32), np.zeros((shape[0], 2), np.float32),
             )  # fmt: skip
 
         (reading,) = read(run, packer, ["Where?"], [PAGES], top=50)
@@ -428,6 +521,9 @@ class TestCommand:
         labels = model.check(["Ada was a baker.", "Ada."], [PAGES[0], f"{PAGES[1]} " * 200])
         assert labels.shape == (2, 3)
         assert np.allclose(labels.sum(1), 1)
+        links = model.link(["Where?"] * 3, [[], PAGES[:1], PAGES[:2] * 50], [PAGES[1], None, PAGES[3] * 90])
+        assert links.shape == (3,)
+        assert ((links > 0) & (links < 1)).all()
         sizes = [(tmp_path / str(quantize) / "model.onnx").stat().st_size for quantize in (False, True)]
         assert sizes[1] < sizes[0]
 
@@ -436,10 +532,10 @@ class TestCommand:
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
         (tmp_path / "tokenizer.json").write_bytes((tiny.path / "tokenizer.json").read_bytes())
-        with pytest.raises(ModelFileError, match="instead of start, end, kind, check"):
+        with pytest.raises(ModelFileError, match="instead of start, end, kind, check, link"):
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes(b"no graph")
-        with pytest.raises(ModelFileError, match="cannot be loaded"):
+        with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):
             EdgeModel(tmp_path)
 
     def test_another_training_is_not_continued(self, base: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The small model on onnxruntime: reads answers out of passages, and checks claims against texts."""
+"""The small model on onnxruntime: reads answers out of passages, checks claims against texts, and links passages to chains."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ModelFileError
 from pytrace.models.edge.packing import Packer
-from pytrace.models.edge.reading import LABELS, Logits, Reading, check, read
+from pytrace.models.edge.reading import LABELS, Logits, Reading, check, link, read
 from pytrace.models.encoders.onnx_graph import open_session
 
-_OUTPUTS = ["start", "end", "kind", "check"]
+_OUTPUTS = ["start", "end", "kind", "check", "link"]
 _FILES = ("model.onnx", "tokenizer.json")
 
 
@@ -47,8 +47,7 @@ class EdgeModel:
             )
 
     def _run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
-        start, end, kind, label = self._session.run(_OUTPUTS, dict(inputs))
-        return start, end, kind, label
+        return tuple(self._session.run(_OUTPUTS, dict(inputs)))
 
     def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[Reading]:
         """Return the likeliest spans of each question's passages, and how likely each kind of answer is.
@@ -68,6 +67,20 @@ class EdgeModel:
         A long text is read in windows; the window that says most for or against the claim decides.
         """
         return check(self._run, self._packer, claims, evidence)
+
+    def link(
+        self, questions: Sequence[str], so_far: Sequence[Sequence[str]], candidates: Sequence[str | None]
+    ) -> NDArray[np.float32]:
+        """Return how likely each candidate goes on from what was found, or without a candidate, how likely that is enough: float32 [n].
+
+        Parameters
+        ----------
+        questions, so_far
+            Questions, and the passages, sentences or triples that were found for each, in their order.
+        candidates
+            What may come next; None asks whether what was found is enough.
+        """
+        return link(self._run, self._packer, questions, so_far, candidates)
 
 
 __all__ = ["LABELS", "EdgeModel"]

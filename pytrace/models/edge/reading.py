@@ -18,8 +18,8 @@ LABELS = ("supported", "refuted", "not_enough_info")
 
 MAX_SPAN_TOKENS = 30
 
-Logits = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
-"""Start and end [batch, tokens], answer kinds [batch, 4] and labels of claims [batch, 3]."""
+Logits = tuple[NDArray[np.float32], ...]
+"""Start and end [batch, tokens], answer kinds [batch, 4], labels of claims [batch, 3], and links [batch, 2]: goes on, is enough."""
 
 Run = Callable[[Mapping[str, NDArray[np.int64]]], Logits]
 """Runs the network on padded inputs."""
@@ -73,7 +73,7 @@ def read(
         weights: list[float] = []
         kinds: list[NDArray[np.float32]] = []
         for window in mine:
-            starts, ends, kind, _ = found[index]
+            starts, ends, kind = found[index][:3]
             index += 1
             best = -np.inf
             for score, first, last in top_spans(window, starts, ends, top):
@@ -110,6 +110,25 @@ def check(
         labels[number] = shares[int(shares[:, :2].max(axis=1).argmax())]
         index += len(mine)
     return labels
+
+
+def link(
+    run: Run, packer: Packer, questions: Sequence[str], so_far: Sequence[Sequence[str]], candidates: Sequence[str | None],
+    *, batch: int = 16,
+) -> NDArray[np.float32]:  # fmt: skip
+    """Return how likely each candidate goes on from what was found, or without a candidate, how likely that is enough: float32 [n].
+
+    The candidate comes first, then what was found, the latest first; what does not fit is left out.
+    """
+    windows = [
+        packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
+        for question, found, candidate in zip(questions, so_far, candidates, strict=True)
+    ]
+    found = _run_all(run, packer, windows, batch)
+    logits = np.array(
+        [outputs[4][int(candidate is None)] for outputs, candidate in zip(found, candidates, strict=True)], np.float32
+    )
+    return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
 def _run_all(run: Run, packer: Packer, windows: Sequence[Packed], batch: int) -> list[tuple[NDArray[np.float32], ...]]:

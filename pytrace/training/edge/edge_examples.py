@@ -62,6 +62,16 @@ class CheckingExample(NamedTuple):
     source: str
 
 
+class LinkingExample(NamedTuple):
+    """What was found for a question so far, and a candidate that goes on from it or not; without a candidate: whether it is enough."""
+
+    question: str
+    so_far: tuple[str, ...]
+    candidate: str | None
+    right: bool
+    source: str
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSON Lines file, compressed or not.
 

@@ -1,4 +1,4 @@
-"""The small model as PyTorch trains it: a BERT with one head for reading, one for answer kinds and one for claims."""
+"""The small model as PyTorch trains it: a BERT with heads for reading, answer kinds, claims and links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytrace.errors import ModelFileError
 from pytrace.models.edge.reading import KINDS, LABELS
 from pytrace.training.network import train_package
 
-HEADS = {"read": 2, "kind": len(KINDS), "check": len(LABELS)}
+HEADS = {"read": 2, "kind": len(KINDS), "check": len(LABELS), "link": 2}
 """The heads, and how many numbers each gives: for every token start and end, for the first token all others."""
 
 
@@ -58,13 +58,13 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
                     {name: torch.nn.Linear(config.hidden_size, width) for name, width in HEADS.items()}
                 )
 
-        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, Any, Any, Any]:
-            """Return start and end logits [batch, tokens], and logits of kinds and labels [batch, n]."""
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, Any, Any, Any, Any]:
+            """Return start and end logits [batch, tokens], and logits of kinds, labels and links [batch, n]."""
             hidden = self.trunk(
                 input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
             ).last_hidden_state
             read, first = self.heads["read"](hidden), hidden[:, 0]
-            return read[..., 0], read[..., 1], self.heads["kind"](first), self.heads["check"](first)
+            return read[..., 0], read[..., 1], *(self.heads[name](first) for name in ("kind", "check", "link"))
 
     network = EdgeNetwork()
     embeddings = network.trunk.embeddings

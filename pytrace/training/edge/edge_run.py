@@ -24,6 +24,7 @@ from pytrace.storage.question_hashes import save_question_hashes
 from pytrace.training.edge.edge_examples import (
     CheckingExample,
     Distractors,
+    LinkingExample,
     ReadingExample,
     checking_examples,
     find_distractors,
@@ -34,8 +35,10 @@ from pytrace.training.edge.edge_examples import (
 from pytrace.training.edge.edge_export import GRAPH, TOKENIZER, export_edge
 from pytrace.training.edge.edge_network import edge_network
 from pytrace.training.edge.edge_settings import EdgeSettings
-from pytrace.training.edge.edge_task import EdgeTask
+from pytrace.training.edge.edge_task import EdgeTask, Example
+from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import made_questions
+from pytrace.training.edge.made_statements import made_answers, made_statements
 from pytrace.training.made_claims import make_claims
 from pytrace.training.network import train_package
 from pytrace.training.trainer import Progress, checkpoints, learn
@@ -63,11 +66,11 @@ _LABELS = {"supported": "supported", "contradicted": "refuted", "not there": "no
 
 
 class EdgeData(NamedTuple):
-    """All examples: questions with how often a pass reads them, claims, what is held out, and distractors."""
+    """All examples: questions with how often a pass reads them, claims and links, what is held out, and distractors."""
 
     reading: list[tuple[ReadingExample, int]]
-    checking: list[CheckingExample]
-    held_out: list[ReadingExample | CheckingExample]
+    others: list[CheckingExample | LinkingExample]
+    held_out: list[Example]
     distractors: Distractors
 
     @property
@@ -76,7 +79,7 @@ class EdgeData(NamedTuple):
         counts: Counter[str] = Counter()
         for example, times in self.reading:
             counts[example.source] += times
-        counts.update(claim.source for claim in self.checking)
+        counts.update(example.source for example in self.others)
         return dict(sorted(counts.items()))
 
 
@@ -102,7 +105,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     rng = random.Random(settings.seed)
     rows = reading_examples(data / "reading.jsonl.gz")
     rng.shuffle(rows)
-    held_out: list[ReadingExample | CheckingExample] = []
+    held_out: list[Example] = []
     reading: list[tuple[ReadingExample, int]] = []
     taken: Counter[str] = Counter()
     for row in rows:
@@ -128,15 +131,21 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
         by_text[claim.evidence].append(claim)
     texts = sorted(by_text)
     rng.shuffle(texts)
-    checking: list[CheckingExample] = []
+    others: list[CheckingExample | LinkingExample] = []
     for text in texts:
         if by_text[text][0].source != "cad-nli" and taken["claims"] < _HELD_OUT["claims"]:
             taken["claims"] += len(by_text[text])
             held_out += by_text[text]
         else:
-            checking += by_text[text]
-    checking += _made_claims(usable, settings)
-    return EdgeData(reading, checking, held_out, distractors)
+            others += by_text[text]
+    others += _made_claims(usable, settings)
+    others += made_statements(usable, settings.made_statements, seed=settings.seed)
+    others += made_answers([row for row, _ in reading], settings.made_answers, distractors, seed=settings.seed)
+    others += made_triple_links(usable, settings.made_links // 2, seed=settings.seed)
+    others += passage_links(
+        [row for row, _ in reading if row.source in _HOPS], settings.made_links // 2, distractors, seed=settings.seed
+    )
+    return EdgeData(reading, others, held_out, distractors)
 
 
 def _made_claims(passages: Sequence[str], settings: EdgeSettings) -> list[CheckingExample]:
@@ -226,7 +235,7 @@ def train_edge(
         network,
         Packer(start / TOKENIZER),
         examples.reading,
-        examples.checking,
+        examples.others,
         examples.held_out,
         examples.distractors,
         settings,

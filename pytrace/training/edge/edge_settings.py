@@ -21,9 +21,12 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     dropout: Annotated[float, Meta(ge=0, le=0.9)] = 0.1
     # Layers, from below, that stay as they are.
     frozen_layers: Annotated[int, Meta(ge=0, le=100)] = 0
-    # Questions made by rule, and claims made by rule, per pass.
+    # Made by rule, per pass: questions over several passages, and claims of sentences, of facts and of answered questions, and links.
     made_questions: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
     made_claims: Annotated[int, Meta(ge=0, le=1_000_000)] = 6_000
+    made_statements: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
+    made_answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 6_000
+    made_links: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
     # How often each question that needs several passages is read per pass, with other distractors.
     hop_repeats: Annotated[int, Meta(ge=1, le=100)] = 2
     # Steps between two looks at the held-out loss.

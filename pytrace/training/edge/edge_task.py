@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from pytrace.models.edge.packing import Packed, Packer, padded, title_tokens
 from pytrace.models.edge.reading import KINDS, LABELS
-from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample, Span
+from pytrace.training.edge.edge_examples import CheckingExample, Distractors, LinkingExample, ReadingExample, Span
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.network import train_package
 
-Example = ReadingExample | CheckingExample
+Example = ReadingExample | CheckingExample | LinkingExample
 
 # How many wrong passages are read next to the right ones, and how often.
 _DISTRACTORS = ((0, 0.3), (1, 0.3), (2, 0.25), (3, 0.15))
@@ -39,20 +39,20 @@ class EdgeTask:
     """Questions and claims in batches of about the same number of tokens; other distractors are drawn for each pass."""
 
     def __init__(
-        self, network: Any, packer: Packer, reading: Sequence[tuple[ReadingExample, int]], checking: Sequence[CheckingExample],
+        self, network: Any, packer: Packer, reading: Sequence[tuple[ReadingExample, int]], others: Sequence[Example],
         held_out: Sequence[Example], distractors: Distractors, settings: EdgeSettings,
     ) -> None:  # fmt: skip
         self.torch = train_package("torch")
         self.network = network
         self.packer = packer
         self.reading = reading
-        self.checking = checking
+        self.others = others
         self.distractors = distractors
         self.settings = settings
         self.held_out = [
             draw(example, distractors, random.Random(f"held out {number}")) for number, example in enumerate(held_out)
         ]
-        self.fingerprint = fingerprint([*(example for example, _ in reading), *checking, *held_out])
+        self.fingerprint = fingerprint([*(example for example, _ in reading), *others, *held_out])
         self._epoch, self._batches = 0, self._plan(0)
         self.epoch_steps = len(self._batches)
         self.judge_steps = settings.judge_steps if held_out else 0
@@ -71,9 +71,8 @@ class EdgeTask:
     def judge(self) -> float:
         """Return the mean loss of what is held out."""
         total = 0.0
-        order = sorted(self.held_out, key=lambda one: (isinstance(one.example, CheckingExample), _length(one)))
-        for kind in (ReadingExample, CheckingExample):
-            mine = [one for one in order if isinstance(one.example, kind)]
+        for kind in (ReadingExample, CheckingExample, LinkingExample):
+            mine = sorted((one for one in self.held_out if isinstance(one.example, kind)), key=_length)
             for start in range(0, len(mine), _HELD_OUT_BATCH):
                 batch = mine[start : start + _HELD_OUT_BATCH]
                 total += self._loss(batch, [self._packed(one) for one in batch]).item() * len(batch)
@@ -88,9 +87,11 @@ class EdgeTask:
 
     def _plan(self, epoch: int) -> list[list[Drawn]]:
         rng = random.Random(f"{self.settings.seed} {epoch}")
-        read = [draw(example, self.distractors, rng) for example, times in self.reading for _ in range(times)]
-        check = [draw(example, self.distractors, rng) for example in self.checking]
-        batches = [*self._batched(read, rng), *self._batched(check, rng)]
+        drawn = [draw(example, self.distractors, rng) for example, times in self.reading for _ in range(times)]
+        drawn += [draw(example, self.distractors, rng) for example in self.others]
+        batches = []
+        for kind in (ReadingExample, CheckingExample, LinkingExample):
+            batches += self._batched([one for one in drawn if isinstance(one.example, kind)], rng)
         rng.shuffle(batches)
         return batches
 
@@ -115,19 +116,24 @@ class EdgeTask:
         return batches
 
     def _packed(self, one: Drawn) -> tuple[Packed, list[tuple[int, int]]]:
-        question = one.example.claim if isinstance(one.example, CheckingExample) else one.example.question
-        return pack_training(self.packer, question, one.passages, one.spans)
+        return pack_training(self.packer, _asked(one.example), one.passages, one.spans)
 
     def _loss(self, batch: Sequence[Drawn], packed: Sequence[tuple[Packed, list[tuple[int, int]]]]) -> Any:
         torch = self.torch
         device = next(self.network.parameters()).device
         arrays = padded([one for one, _ in packed], self.packer.pad_id)
-        starts, ends, kinds, labels = self.network(
+        starts, ends, kinds, labels, links = self.network(
             **{name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         )
         if isinstance(batch[0].example, CheckingExample):
             target = torch.tensor([LABELS.index(one.example.label) for one in batch], device=device)  # type: ignore[union-attr]
             return torch.nn.functional.cross_entropy(labels, target)
+        if isinstance(batch[0].example, LinkingExample):
+            steps = [one.example for one in batch if isinstance(one.example, LinkingExample)]
+            heads = torch.tensor([step.candidate is None for step in steps], dtype=torch.long, device=device)
+            right = torch.tensor([step.right for step in steps], dtype=torch.float32, device=device)
+            chosen = links.gather(1, heads[:, None])[:, 0]
+            return torch.nn.functional.binary_cross_entropy_with_logits(chosen, right)
         width = arrays["input_ids"].shape[1]
         allowed = np.zeros((len(batch), width), bool)
         begins, finishes = np.zeros((len(batch), width), bool), np.zeros((len(batch), width), bool)
@@ -153,6 +159,9 @@ def draw(example: Example, distractors: Distractors, rng: random.Random) -> Draw
     """Draw what is read with an example: distractors next to its passages, or now and then instead of the one with the answer."""
     if isinstance(example, CheckingExample):
         return Drawn(example, (example.evidence,), (), "none")
+    if isinstance(example, LinkingExample):
+        candidate = () if example.candidate is None else (example.candidate,)
+        return Drawn(example, (*candidate, *reversed(example.so_far)), (), "none")
     count = rng.choices([n for n, _ in _DISTRACTORS], [share for _, share in _DISTRACTORS])[0]
     others = distractors.draw(example, count, rng)
     kept = list(range(len(example.passages)))
@@ -169,9 +178,12 @@ def draw(example: Example, distractors: Distractors, rng: random.Random) -> Draw
     return Drawn(example, tuple(text for text, _ in texts), spans, kind)
 
 
+def _asked(example: Example) -> str:
+    return example.claim if isinstance(example, CheckingExample) else example.question
+
+
 def _length(one: Drawn) -> int:
-    asked = one.example.claim if isinstance(one.example, CheckingExample) else one.example.question
-    characters = len(asked) + sum(map(len, one.passages))
+    characters = len(_asked(one.example)) + sum(map(len, one.passages))
     return min(int(characters / _CHARACTERS_PER_TOKEN) + 3 + len(one.passages), 384)
 
 

@@ -19,20 +19,21 @@ SOURCE = "made"
 _MAX_DRAWS = 20  # per question that is wanted
 
 _MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-_MONTHS = {name: number for number, name in enumerate(_MONTH[3:-1].split("|"), 1)}
-_DATE = rf"(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}|\d{{4}})"
+MONTHS = {name: number for number, name in enumerate(_MONTH[3:-1].split("|"), 1)}
+DATE = rf"(?:\d{{1,2}} {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}}, \d{{4}}|{_MONTH} \d{{4}}|\d{{4}})"
 _CAPITAL = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
 _PROPER = rf"{_CAPITAL}(?: (?:{_CAPITAL}|de|van|von|der|da|di|la|le|of|bin|al))*"
-_PLACE = r"[A-Z][\w.'’-]+(?:[ -][A-Z][\w.'’-]+)*(?:, [A-Z][\w.'’-]+(?: [A-Z][\w.'’-]+)*)*"
+_PLACE_NAME = r"(?:St\. )?[A-Z][\w'’-]+(?:[ -][A-Z][\w'’-]+)*"
+_PLACE = rf"{_PLACE_NAME}(?:, {_PLACE_NAME})*"
 _WORK = r"(?:film|movie|album|song|single|novel|book|play|opera|series|television series|video game)"
 _PATTERNS = {
-    "birth": rf"\(\s*(?:[^()]{{0,60}}?[;,] )?(?:born:?|b\.) ?(?:on )?({_DATE})|\(\s*(?:[^()]{{0,60}}?[;,] )?({_DATE})(?:,? (?:in )?{_PLACE})? ?[–-] ?(?:c\. ?)?{_DATE}",
-    "death": rf"\(\s*(?:[^()]{{0,60}}?[;,] )?{_DATE}(?:,? (?:in )?{_PLACE})? ?[–-] ?({_DATE})|\bdied:? (?:on )?({_DATE})",
-    "birthplace": rf"\b(?:was )?born (?:on {_DATE} |{_DATE} )?in ({_PLACE})",
-    "deathplace": rf"\b[Dd]ied (?:on {_DATE} |{_DATE} )?(?:in|at) ({_PLACE})",
+    "birth": rf"\(\s*(?:[^()]{{0,60}}?[;,] )?(?:born:?|b\.) ?(?:on )?({DATE})|\(\s*(?:[^()]{{0,60}}?[;,] )?({DATE})(?:,? (?:in )?{_PLACE})? ?[–-] ?(?:c\. ?)?{DATE}",
+    "death": rf"\(\s*(?:[^()]{{0,60}}?[;,] )?{DATE}(?:,? (?:in )?{_PLACE})? ?[–-] ?({DATE})|\bdied:? (?:on )?({DATE})",
+    "birthplace": rf"\b(?:was )?born (?:on {DATE} |{DATE} )?in ({_PLACE})",
+    "deathplace": rf"\b[Dd]ied (?:on {DATE} |{DATE} )?(?:in|at) ({_PLACE})",
     "nationality": r"\b(?:is|was) an? (?:\d{4} )?((?:[A-Z][a-z]+)(?:[ -][A-Z][a-z]+)?) [a-z]",
     "occupation": r"\b(?:is|was) an? (?:[A-Z][a-z]+(?:[ -][A-Z][a-z]+)? )([a-z][a-z -]{3,40}?)(?=[.,;(]| (?:who|from|of|in|and|best|known|at|for|with|born)\b)",
-    "released": rf"\b(?:is|was) an? (\d{{4}}) [^.]{{0,60}}?{_WORK}\b|\breleased (?:on |in )?({_DATE})",
+    "released": rf"\b(?:is|was) an? (\d{{4}}) [^.]{{0,60}}?{_WORK}\b|\breleased (?:on |in )?({DATE})",
     "director": rf"\bdirected by ({_PROPER})",
     "writer": rf"\bwritten by ({_PROPER})",
     "performer": rf"\b(?:song|album|single) (?:recorded )?by (?:the )?(?:[a-zA-Z-]+ ){{0,5}}?({_PROPER})(?=[.,;(]| from| released| in\b)",
@@ -42,7 +43,7 @@ _PATTERNS = {
     "father": rf"\b(?:son|daughter) of (?:King |Count |Duke |Sir |Lord |Emperor |Prince )?({_PROPER})",
     "spouse": rf"\b(?:married(?: to)?|wife of|husband of) (?:King |Count |Duke |Sir |Lord |the |Prince )?({_PROPER})",
     "founder": rf"\bfounded (?:in \d{{4}} )?by ({_PROPER})",
-    "founded": rf"\b(?:founded|established|formed|opened) (?:in|on) ({_DATE})",
+    "founded": rf"\b(?:founded|established|formed|opened) (?:in|on) ({DATE})",
     "located": rf"\b(?:located|situated|based|headquartered|village|town|city|municipality|commune) (?:in|at) (?:the )?({_PLACE})",
     "school": rf"\b(?:educated at|graduated from|attended|studied at) (?:the )?({_PROPER})",
     "label": rf"\b(?:released|issued) (?:\w+ ){{0,3}}?(?:by|on|through) (?:the )?({_PROPER})",
@@ -173,29 +174,41 @@ def facts_of(passage: str) -> Iterator[Fact]:
             yield Fact(passage, title, relation, start, start + len(value))
 
 
-def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[ReadingExample]:
-    """Make about so many questions: half chains, a third comparisons, the rest yes or no."""
-    rng = random.Random(seed)
+def fact_chains(passages: Iterable[str]) -> tuple[dict[str, list[Fact]], list[tuple[Fact, Fact]]]:
+    """Return the facts of each title, and all pairs of a fact whose value is a title and a fact of that title."""
     by_title: dict[str, list[Fact]] = defaultdict(list)
     for passage in dict.fromkeys(passages):
         for fact in facts_of(passage):
             by_title[fact.title].append(fact)
-    bare = {_bare(title): title for title in by_title}
-    facts = [fact for found in by_title.values() for fact in found]
+    bare = {bare_title(title): title for title in by_title}
     chains = [
         (fact, last)
-        for fact in facts
+        for found in by_title.values()
+        for fact in found
         if fact.relation in _LINKS and fact.value in bare and fact.title != bare[fact.value]
         for last in by_title[bare[fact.value]]
         if last.passage != fact.passage
     ]
+    return by_title, chains
+
+
+def chain_question(first: Fact, last: Fact, rng: random.Random) -> tuple[str, bool]:
+    """Return a question for the value of a chain's last fact, and whether it asks for the year alone."""
+    link = rng.choice(_LINKS[first.relation]).format(_shown(first.title, rng))
+    years = _YEARS.get(last.relation, ()) if rng.random() < 0.4 else ()
+    return rng.choice(years or _ASKED[last.relation]).format(link), bool(years)
+
+
+def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[ReadingExample]:
+    """Make about so many questions: half chains, a third comparisons, the rest yes or no."""
+    rng = random.Random(seed)
+    by_title, chains = fact_chains(passages)
+    facts = [fact for found in by_title.values() for fact in found]
     made: list[ReadingExample] = []
     wanted = count // 2
-    for first, last in _balanced(chains, wanted, rng):
-        link = rng.choice(_LINKS[first.relation]).format(_shown(first.title, rng))
-        years = _YEARS.get(last.relation, ()) if rng.random() < 0.4 else ()
-        question = rng.choice(years or _ASKED[last.relation]).format(link)
-        example = _example(question, [first.passage, last.passage], [last], rng, year=bool(years))
+    for first, last in balanced(chains, wanted, rng):
+        question, year = chain_question(first, last, rng)
+        example = _example(question, [first.passage, last.passage], [last], rng, year=year)
         if example is not None:
             made.append(example)
     films = defaultdict(list)
@@ -222,7 +235,7 @@ def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[Re
     return made
 
 
-def _balanced(chains: Sequence[tuple[Fact, Fact]], count: int, rng: random.Random) -> list[tuple[Fact, Fact]]:
+def balanced(chains: Sequence[tuple[Fact, Fact]], count: int, rng: random.Random) -> list[tuple[Fact, Fact]]:
     """Draw chains, a pair of relations by the root of its size, so that rare ones are not lost among directors' births."""
     groups: dict[tuple[str, str], list[tuple[Fact, Fact]]] = defaultdict(list)
     for chain in chains:
@@ -249,12 +262,13 @@ def _class(fact: Fact, by_title: dict[str, list[Fact]]) -> str:
     )
 
 
-def _bare(title: str) -> str:
+def bare_title(title: str) -> str:
+    """Return a title without what is in brackets at its end."""
     return re.sub(r" \([^)]*\)$", "", title)
 
 
 def _shown(title: str, rng: random.Random) -> str:
-    return title if rng.random() < 0.15 else _bare(title)
+    return title if rng.random() < 0.15 else bare_title(title)
 
 
 def _example(
@@ -280,7 +294,7 @@ def _when(date: str) -> tuple[int, int, int]:
     year = re.search(r"\d{4}", date)
     month = re.search(_MONTH, date)
     day = re.search(r"\b\d{1,2}\b", date)
-    return (int(year[0]) if year else 0, _MONTHS[month[0]] if month else 0, int(day[0]) if day and month else 0)
+    return (int(year[0]) if year else 0, MONTHS[month[0]] if month else 0, int(day[0]) if day and month else 0)
 
 
 def _order(first: Fact, second: Fact) -> int | None:
@@ -303,7 +317,7 @@ def _pair(facts: Sequence[Fact], rng: random.Random) -> tuple[Fact, Fact] | None
 def _named(question: str, winner: str, passages: list[str], rng: random.Random) -> ReadingExample | None:
     """Return a question whose answer is the title of a passage."""
     title = winner[1 : winner.index("] ")]
-    name = _bare(title)
+    name = bare_title(title)
     rng.shuffle(passages)
     index = passages.index(winner)
     spans = tuple(Span(index, found.start(), found.end()) for found in re.finditer(re.escape(name), winner))
