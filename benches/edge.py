@@ -1,54 +1,96 @@
-"""The small model on questions and claims that it has not seen.
+"""The small model next to the answer extractor of today, on questions and claims that neither has seen.
 
-    python -m benches.edge --data DIR --model DIR [--threads 1] [--limit N] [--show N]
+    python -m benches.edge --data DIR --work DIR --model DIR [--threads 1] [--limit N] [--show N]
 
-Reads the gold passages of four sets of questions over several passages, and the same with the nearest other passage of each as a
-distractor; checks FEVER-symmetric's claims. Prints EM and F1, accuracy and AUROC.
+Reads four sets of questions over several passages, three times: their gold passages, these with the nearest other passage of each, and
+what search across hops chose from the whole corpus (WORK has the indexes of `benches.answers`). Checks the claims of FEVER-symmetric, and
+chooses among the labeled next triples of TRACE. Prints EM and F1, the p-value of a paired bootstrap, accuracy and AUROC.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+import pytrace
+from benches.reading_sets import index_of, questions_of, searched
 from pytrace.evaluation.scores.metrics import exact_match, f1_score
+from pytrace.evaluation.scores.significance import paired_bootstrap
 from pytrace.models.edge.edge_model import EdgeModel
 from pytrace.models.edge.reading import KINDS, Reading
+from pytrace.models.scripted import ScriptedModel
+from pytrace.reader.spans.reader import SpanReader
+from pytrace.records import Evidence
+from pytrace.retrieval.passages import PassageIndex
 
 OPEN = ("hotpotqa-train", "musique-train", "2wiki")
+ADVERSARIAL = "advhotpot-dev"
 
 
 class Row(NamedTuple):
-    """A question with its right answers and its gold passages."""
+    """A question with its right answers and the evidence that it is read from."""
 
     question: str
     answers: tuple[str, ...]
-    passages: tuple[str, ...]
+    evidence: Evidence
 
 
-def gold_rows(data: Path, name: str) -> Iterator[Row]:
-    """Yield a set's questions with their gold passages."""
-    if name.startswith("adv"):
-        for line in (data / "multihop" / f"{name}.jsonl").read_text("utf-8").splitlines():
-            row = json.loads(line)
-            titles = dict.fromkeys(title for title, _ in row["supporting_facts"])
-            texts = {title: f"[{title}] {' '.join(sentences)}" for title, sentences in row["context"]}
-            yield Row(row["question"], (row["answer"],), tuple(texts[title] for title in titles))
-        return
-    folder = data / "open" / name
-    corpus = {}
-    for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines():
+def texts(passages: Sequence[str]) -> Evidence:
+    return Evidence("documents", tuple(passages), tuple(map(str, range(len(passages)))))
+
+
+def adversarial(data: Path) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the adversarial questions with their two gold paragraphs, and with all four, two of which mislead."""
+    gold, full = [], []
+    for line in (data / "multihop" / f"{ADVERSARIAL}.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
-        corpus[row["id"]] = f"[{row['title']}] {row['text']}"
-    for line in (folder / "questions.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
-        yield Row(row["question"], tuple(row["answers"]), tuple(corpus[gold] for gold in row["gold"]))
+        titles = {title for title, _ in row["supporting_facts"]}
+        passages = {title: f"[{title}] {' '.join(sentences)}" for title, sentences in row["context"]}
+        gold.append(
+            Row(row["question"], (row["answer"],), texts([text for title, text in passages.items() if title in titles]))
+        )
+        full.append(Row(row["question"], (row["answer"],), texts([*passages.values()])))
+    yield f"{ADVERSARIAL}, gold", gold
+    yield f"{ADVERSARIAL}, all four", full
+
+
+def open_corpus(
+    data: Path, work: Path, name: str, engine: pytrace.Engine, limit: int | None
+) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the questions of an open corpus with gold passages, with a neighbor of each, and with what search across hops chose."""
+    index = index_of(work, name, [data / "open" / name], engine)
+    questions = questions_of(data / "open" / name, limit)
+    gold, near = [], []
+    for row in questions:
+        rows = [index.rows_of(document)[0] for document in row["gold"]]
+        answers = tuple(row["answers"])
+        gold.append(Row(row["question"], answers, texts(passages_of(index, rows))))
+        near.append(Row(row["question"], answers, texts(passages_of(index, [*rows, *neighbors(index, rows)]))))
+    yield f"{name}, gold", gold
+    yield f"{name}, gold and neighbors", near
+    found = searched(index, questions, engine, name)
+    yield f"{name}, searched", [Row(one.question, one.answers, one.evidence) for one in found]
+
+
+def passages_of(index: PassageIndex, rows: Sequence[int]) -> list[str]:
+    return [f"[{document.title}] {document.text}" for document in index.passages(list(rows))]
+
+
+def neighbors(index: PassageIndex, rows: Sequence[int]) -> list[int]:
+    """Return the nearest other passage of each, by vectors."""
+    _, nearest = index.nearest(index.vectors(np.array(rows)), len(rows) + 2)
+    found: dict[int, None] = {}
+    for ranked in nearest.tolist():
+        found.update(dict.fromkeys([row for row in ranked if row not in rows][:1]))
+    return list(found)
 
 
 def answer(reading: Reading) -> str:
@@ -56,49 +98,82 @@ def answer(reading: Reading) -> str:
     return kind if kind != "span" else reading.spans[0].text if reading.spans else ""
 
 
-def auroc(scores: np.ndarray, right: np.ndarray) -> float:
+def auroc(scores: NDArray[Any], right: NDArray[np.bool_]) -> float:
     order = np.argsort(np.argsort(scores)) + 1.0
     return float((order[right].sum() - right.sum() * (right.sum() + 1) / 2) / (right.sum() * (~right).sum()))
+
+
+def compare(name: str, rows: Sequence[Row], model: EdgeModel, reader: SpanReader, show: int) -> None:
+    begun = time.monotonic()
+    readings = model.read([row.question for row in rows], [row.evidence.context for row in rows])
+    seconds = time.monotonic() - begun
+    before = [one.text for one in reader.read([row.question for row in rows], [row.evidence for row in rows])]
+    now = [answer(reading) for reading in readings]
+    em = [
+        [100 * exact_match(text, row.answers) for text, row in zip(given, rows, strict=True)] for given in (now, before)
+    ]
+    f1 = [
+        [100 * f1_score(text, row.answers).f1 for text, row in zip(given, rows, strict=True)] for given in (now, before)
+    ]
+    among = [
+        any(exact_match(span.text, row.answers) for span in found.spans)
+        for found, row in zip(readings, rows, strict=True)
+    ]
+    print(
+        f"{name:38} {len(rows):4} EM {np.mean(em[0]):5.1f} ({np.mean(em[1]):5.1f}) p {paired_bootstrap(*em).p_value:.3f}  "
+        f"F1 {np.mean(f1[0]):5.1f} ({np.mean(f1[1]):5.1f})  among five {100 * np.mean(among):5.1f}  "
+        f"{1000 * seconds / len(rows):4.0f} ms each",
+        flush=True,
+    )
+    for text, row, right in list(zip(now, rows, em[0], strict=True))[:show]:
+        print(f"   {'right' if right else 'WRONG'} {row.question} => {text!r}, right: {row.answers}")
+
+
+def check_claims(data: Path, model: EdgeModel, limit: int | None) -> None:
+    lines = (data / "claims" / "fever-symmetric-dev.jsonl").read_text("utf-8").splitlines()
+    given = [json.loads(line) for line in lines][:limit]
+    labels = model.check([row["claim"] for row in given], [" ".join(row["evidence"]) for row in given])
+    score = np.log(labels[:, 0] + 1e-9) - np.log(labels[:, 1] + 1e-9)
+    right = np.array([row["label"] == "supported" for row in given])
+    print(f"fever-symmetric-dev: accuracy {100 * np.mean((score > 0) == right):.1f}, AUROC {auroc(score, right):.3f}")
+
+
+def choose_triples(data: Path, model: EdgeModel) -> None:
+    """Print how often the labeled triple is chosen, among triples and with the end as one more option."""
+    lines = (data / "labels" / "next-triple-hotpotqa.jsonl").read_text("utf-8").splitlines()
+    among, ended = [], []
+    for row in map(json.loads, lines):
+        options = [re.sub(r"^[A-Z]\. ", "", text) for text in row["candidate_triples"]]
+        right = "ABCDEFGHIJ".index(row["answer"])
+        scores = model.link([row["question"]] * len(options), [row["triples"]] * len(options), [None, *options[1:]])
+        if right:
+            among.append(int(np.argmax(scores[1:])) + 1 == right)
+        ended.append(int(np.argmax(scores)) == right)
+    print(
+        f"labeled steps: {100 * np.mean(among):.1f} of {len(among)} among triples, {100 * np.mean(ended):.1f} of {len(ended)} with the end"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="folder of the indexes, made where they are missing")
     parser.add_argument("--model", type=Path, required=True, help="as 'pytrace train edge' writes it: OUT/model")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--show", type=int, default=0)
+    parser.add_argument("--limit", type=int, help="questions per set")
+    parser.add_argument("--show", type=int, default=0, help="answers shown per set")
     options = parser.parse_args()
     model = EdgeModel(options.model, threads=options.threads)
-    for name in ("advhotpot-dev", *OPEN):
-        rows = list(gold_rows(options.data, name))[: options.limit]
-        begun = time.monotonic()
-        readings = model.read([row.question for row in rows], [row.passages for row in rows])
-        seconds = time.monotonic() - begun
-        em = [
-            max(exact_match(answer(found), (right,)) for right in row.answers)
-            for found, row in zip(readings, rows, strict=True)
-        ]
-        f1 = [f1_score(answer(found), row.answers).f1 for found, row in zip(readings, rows, strict=True)]
-        top = [
-            any(exact_match(span.text, row.answers) for span in found.spans)
-            for found, row in zip(readings, rows, strict=True)
-        ]
-        print(
-            f"{name}: {len(rows)} questions, EM {100 * np.mean(em):.1f}, F1 {100 * np.mean(f1):.1f}, "
-            f"among five {100 * np.mean(top):.1f}, {1000 * seconds / len(rows):.0f} ms each",
-            flush=True,
-        )
-        for found, row, right in list(zip(readings, rows, em, strict=True))[: options.show]:
-            print(f"   {'right' if right else 'WRONG'} {row.question} => {answer(found)!r}, right: {row.answers}")
-    given = [
-        json.loads(line)
-        for line in (options.data / "claims" / "fever-symmetric-dev.jsonl").read_text("utf-8").splitlines()
-    ][: options.limit]
-    labels = model.check([row["claim"] for row in given], [" ".join(row["evidence"]) for row in given])
-    score = np.log(labels[:, 0] + 1e-9) - np.log(labels[:, 1] + 1e-9)
-    right = np.array([row["label"] == "supported" for row in given])
-    print(f"fever-symmetric-dev: accuracy {100 * np.mean((score > 0) == right):.1f}, AUROC {auroc(score, right):.3f}")
+    engine = pytrace.load(threads=options.threads)
+    reader = SpanReader(ScriptedModel(["unused"]))
+    print("in brackets: the answer extractor of today")
+    for name, rows in adversarial(options.data):
+        compare(name, rows[: options.limit], model, reader, options.show)
+    for corpus in OPEN:
+        for name, rows in open_corpus(options.data, options.work, corpus, engine, options.limit):
+            compare(name, rows, model, reader, options.show)
+    check_claims(options.data, model, options.limit)
+    choose_triples(options.data, model)
 
 
 if __name__ == "__main__":

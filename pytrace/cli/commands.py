@@ -168,7 +168,9 @@ def _parameter(name: str, hint: Any, *, flag: str = "", argument: bool = False, 
 
 def _within_bounds(_: click.Context, __: click.Parameter, value: Any) -> Any:
     for number in value if isinstance(value, tuple) else () if value is None else (value,):
-        if not abs(number) <= _MOST:  # NaN is not either
+        if number != number:  # noqa: PLR0124 - NaN alone differs from itself
+            raise click.BadParameter("nan is not a number.")
+        if abs(number) > _MOST:
             raise click.BadParameter(f"{number} is not within {_MOST:,}.")
     return value
 

@@ -95,7 +95,9 @@ def decode_body(content: bytes, kind: type[_Body]) -> _Body:
         )
     try:
         body = msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError:
+        raise InputError("the body is not valid UTF-8; send JSON in UTF-8") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"the body cannot be used: {error}; see /openapi.json") from None
     check_text(body)
     return body

@@ -238,7 +238,7 @@ def test_a_group_that_is_a_command_takes_its_own_options_and_its_commands_theirs
         ("[find]\nlimit = true\n", "True is not a whole number"),
         ("[find]\nlimit = 0\n", "[find] limit: 0 is not in the range"),
         ("[find]\nlimit = 99999999999999999999\n", "[find] limit: 99999999999999999999 is not in the range"),
-        ("[find]\nshare = nan\n", "[find] share: nan is not within"),
+        ("[find]\nshare = nan\n", "[find] share: nan is not a number"),
         ("[find]\nkind = 'c'\n", "[find] kind: 'c' is not one of 'a', 'b'"),
         ("[find]\nquick = 'yes'\n", "[find] quick: 'yes' is not true or false"),
         ("[find]\nindex = 5\n", "[find] index: 5 is not a text in quotes"),

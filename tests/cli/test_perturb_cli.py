@@ -171,7 +171,7 @@ def test_a_fault_on_the_way_leaves_no_half_file(
     ("arguments", "words"),
     [
         (("--ratio", "1"), "--ratio 1.0 is no share that can be injected"),
-        (("--ratio", "nan"), "nan is not within"),
+        (("--ratio", "nan"), "nan is not a number"),
         (("--ratio", "-0.1"), "--ratio -0.1 is no share"),
         (("--kind", "other"), "'other' is not one of"),
         (("--noise", "other"), "'other' is not one of"),
