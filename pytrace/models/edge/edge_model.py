@@ -13,7 +13,7 @@ from pytrace.models.edge.packing import Packer
 from pytrace.models.edge.reading import LABELS, Logits, Reading, check, link, read
 from pytrace.models.encoders.onnx_graph import open_session
 
-_OUTPUTS = ["start", "end", "kind", "check", "link"]
+_OUTPUTS = ["start", "end", "pair", "kind", "check", "link"]
 _FILES = ("model.onnx", "tokenizer.json")
 
 

@@ -17,9 +17,12 @@ LABELS = ("supported", "refuted", "not_enough_info")
 """Labels of claims, in the order of the check head."""
 
 MAX_SPAN_TOKENS = 30
+MAX_SPAN_CHARACTERS = 300
+PAIR_WIDTH = 64
 
 Logits = tuple[NDArray[np.float32], ...]
-"""Start and end [batch, tokens], answer kinds [batch, 4], labels of claims [batch, 3], and links [batch, 2]: goes on, is enough."""
+"""Start and end [batch, tokens]; pair [batch, tokens, 2 * PAIR_WIDTH], a vector of each token as a start and one as an end; answer kinds
+[batch, 4]; labels of claims [batch, 3]; links [batch, 2]: goes on, is enough."""
 
 Run = Callable[[Mapping[str, NDArray[np.int64]]], Logits]
 """Runs the network on padded inputs."""
@@ -73,10 +76,10 @@ def read(
         weights: list[float] = []
         kinds: list[NDArray[np.float32]] = []
         for window in mine:
-            starts, ends, kind = found[index][:3]
+            starts, ends, pairs, kind = found[index][:4]
             index += 1
             best = -np.inf
-            for score, first, last in top_spans(window, starts, ends, top):
+            for score, first, last in top_spans(window, starts, ends, pairs, top):
                 place = (int(window.passages[first]), int(window.offsets[first, 0]), int(window.offsets[last, 1]))
                 best = max(best, score)
                 if place not in spans or spans[place].score < score:
@@ -104,7 +107,7 @@ def check(
     labels = np.zeros((len(windows), len(LABELS)), np.float32)
     index = 0
     for number, mine in enumerate(windows):
-        logits = np.array([found[index + offset][3] for offset in range(len(mine))])
+        logits = np.array([found[index + offset][4] for offset in range(len(mine))])
         exp = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares = exp / exp.sum(axis=1, keepdims=True)
         labels[number] = shares[int(shares[:, :2].max(axis=1).argmax())]
@@ -126,7 +129,7 @@ def link(
     ]
     found = _run_all(run, packer, windows, batch)
     logits = np.array(
-        [outputs[4][int(candidate is None)] for outputs, candidate in zip(found, candidates, strict=True)], np.float32
+        [outputs[5][int(candidate is None)] for outputs, candidate in zip(found, candidates, strict=True)], np.float32
     )
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
@@ -144,21 +147,26 @@ def _run_all(run: Run, packer: Packer, windows: Sequence[Packed], batch: int) ->
 
 
 def top_spans(
-    window: Packed, starts: NDArray[np.float32], ends: NDArray[np.float32], top: int
+    window: Packed, starts: NDArray[np.float32], ends: NDArray[np.float32], pairs: NDArray[np.float32], top: int
 ) -> list[tuple[float, int, int]]:
-    """Return the best spans of a window: score above that of "no answer", first and last token, within one passage."""
+    """Return the best spans of a window: score, first and last token, within one passage.
+
+    The score is log p(first) + log p(last | first) - log p(none), in nats; ends are told apart with their start in view.
+    """
     count = len(window.ids)
-    inside = window.passages >= 0
-    begin = np.where(inside, starts[:count], -np.inf)
-    finish = np.where(inside, ends[:count], -np.inf)
-    none = float(starts[0] + ends[0])
+    begin = np.where(window.passages >= 0, starts[:count], -np.inf)
+    none = float(starts[0])
     found = []
-    for first in np.argsort(-begin, kind="stable")[: 4 * top]:
+    for first in np.argsort(-begin, kind="stable")[: 4 * top].tolist():
         if not np.isfinite(begin[first]):
             break
-        stop = min(int(first) + MAX_SPAN_TOKENS, count)
-        lasts = finish[first:stop] + np.where(window.passages[first:stop] == window.passages[first], 0, -np.inf)
-        for offset in np.argsort(-lasts, kind="stable")[:top]:
-            if np.isfinite(lasts[offset]):
-                found.append((float(begin[first] + lasts[offset]) - none, int(first), int(first + offset)))
+        # A passage's tokens lie next to each other, but for its title where a long one was cut.
+        inside = np.flatnonzero(window.passages[first:count] == window.passages[first]) + first
+        logits = ends[inside] + pairs[inside, PAIR_WIDTH:] @ pairs[first, :PAIR_WIDTH] / np.sqrt(PAIR_WIDTH)
+        logits = logits - logits.max()
+        logits = logits - np.log(np.exp(logits).sum())
+        width = window.offsets[inside, 1] - window.offsets[first, 0]
+        near = (inside < first + MAX_SPAN_TOKENS) & (width <= MAX_SPAN_CHARACTERS)
+        for place in np.argsort(-logits[near], kind="stable")[:top].tolist():
+            found.append((float(begin[first] + logits[near][place]) - none, first, int(inside[near][place])))
     return sorted(found, key=lambda one: (-one[0], one[1:]))[:top]

@@ -21,7 +21,7 @@ from pytrace.training.network import train_package
 GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OUTPUTS = ("start", "end", "kind", "check", "link")
+OUTPUTS = ("start", "end", "pair", "kind", "check", "link")
 _MIN_ROWS = 8  # smaller tables stay float32
 
 

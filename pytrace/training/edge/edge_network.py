@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from pytrace.errors import ModelFileError
-from pytrace.models.edge.reading import KINDS, LABELS
+from pytrace.models.edge.reading import KINDS, LABELS, PAIR_WIDTH
 from pytrace.training.network import train_package
 
-HEADS = {"read": 2, "kind": len(KINDS), "check": len(LABELS), "link": 2}
-"""The heads, and how many numbers each gives: for every token start and end, for the first token all others."""
+HEADS = {"read": 2, "pair": 2 * PAIR_WIDTH, "kind": len(KINDS), "check": len(LABELS), "link": 2}
+"""The heads, and how many numbers each gives: start, end and their pairing for every token, the others for the first token."""
 
 
 def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 0) -> Any:
@@ -58,13 +58,14 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
                     {name: torch.nn.Linear(config.hidden_size, width) for name, width in HEADS.items()}
                 )
 
-        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, Any, Any, Any, Any]:
-            """Return start and end logits [batch, tokens], and logits of kinds, labels and links [batch, n]."""
+        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, ...]:
+            """Return start and end logits [batch, tokens], what pairs them, and logits of kinds, labels and links [batch, n]."""
             hidden = self.trunk(
                 input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
             ).last_hidden_state
             read, first = self.heads["read"](hidden), hidden[:, 0]
-            return read[..., 0], read[..., 1], *(self.heads[name](first) for name in ("kind", "check", "link"))
+            pair = self.heads["pair"](hidden)
+            return read[..., 0], read[..., 1], pair, *(self.heads[name](first) for name in ("kind", "check", "link"))
 
     network = EdgeNetwork()
     embeddings = network.trunk.embeddings

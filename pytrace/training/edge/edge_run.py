@@ -21,6 +21,7 @@ from pytrace.processes import useful_threads
 from pytrace.records import Document
 from pytrace.storage.files import replace_file
 from pytrace.storage.question_hashes import save_question_hashes
+from pytrace.training.edge.composed_questions import composed_questions
 from pytrace.training.edge.edge_examples import (
     CheckingExample,
     Distractors,
@@ -124,6 +125,10 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     closed = {text for row in held_out if isinstance(row, ReadingExample) for text in row.passages}
     usable = [text for text in dict.fromkeys(pool) if text not in closed and text.startswith("[") and "] " in text]
     reading += [(row, 1) for row in made_questions(usable, settings.made_questions, seed=settings.seed)]
+    reading += [
+        (row, 1)
+        for row in composed_questions([row for row, _ in reading], settings.composed_questions, seed=settings.seed)
+    ]
     claims = checking_examples(data / "claims.jsonl.gz")
     # Claims about one text stay on one side.
     by_text: dict[str, list[CheckingExample]] = defaultdict(list)

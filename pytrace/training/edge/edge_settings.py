@@ -23,6 +23,7 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     frozen_layers: Annotated[int, Meta(ge=0, le=100)] = 0
     # Made by rule, per pass: questions over several passages, and claims of sentences, of facts and of answered questions, and links.
     made_questions: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
+    composed_questions: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_000
     made_claims: Annotated[int, Meta(ge=0, le=1_000_000)] = 6_000
     made_statements: Annotated[int, Meta(ge=0, le=1_000_000)] = 8_000
     made_answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 6_000

@@ -8,21 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pytrace.models.edge.packing import Packed, Packer, padded, title_tokens
-from pytrace.models.edge.reading import KINDS, LABELS
+from pytrace.models.edge.reading import KINDS, LABELS, PAIR_WIDTH
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, LinkingExample, ReadingExample, Span
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.network import train_package
 
 Example = ReadingExample | CheckingExample | LinkingExample
 
-# How many wrong passages are read next to the right ones, and how often.
-_DISTRACTORS = ((0, 0.3), (1, 0.3), (2, 0.25), (3, 0.15))
+# How many wrong passages are read next to the right ones, and how often: fewer in the first pass, whose short inputs teach more per second.
+_FIRST_DISTRACTORS = (0.6, 0.25, 0.15)
+_LATER_DISTRACTORS = (0.25, 0.3, 0.25, 0.2)
 _SORTED_BATCHES = 16  # batches whose examples are sorted by length together
 _CHARACTERS_PER_TOKEN = 4.2
 _KIND_WEIGHT = 0.5
+_NEVER = -1e9  # logit of what cannot be
 _HELD_OUT_BATCH = 16
 
 
@@ -87,8 +88,9 @@ class EdgeTask:
 
     def _plan(self, epoch: int) -> list[list[Drawn]]:
         rng = random.Random(f"{self.settings.seed} {epoch}")
-        drawn = [draw(example, self.distractors, rng) for example, times in self.reading for _ in range(times)]
-        drawn += [draw(example, self.distractors, rng) for example in self.others]
+        counts = _LATER_DISTRACTORS if epoch else _FIRST_DISTRACTORS
+        drawn = [draw(example, self.distractors, rng, counts) for example, times in self.reading for _ in range(times)]
+        drawn += [draw(example, self.distractors, rng, counts) for example in self.others]
         batches = []
         for kind in (ReadingExample, CheckingExample, LinkingExample):
             batches += self._batched([one for one in drawn if isinstance(one.example, kind)], rng)
@@ -122,7 +124,7 @@ class EdgeTask:
         torch = self.torch
         device = next(self.network.parameters()).device
         arrays = padded([one for one, _ in packed], self.packer.pad_id)
-        starts, ends, kinds, labels, links = self.network(
+        starts, ends, pairs, kinds, labels, links = self.network(
             **{name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         )
         if isinstance(batch[0].example, CheckingExample):
@@ -134,35 +136,49 @@ class EdgeTask:
             right = torch.tensor([step.right for step in steps], dtype=torch.float32, device=device)
             chosen = links.gather(1, heads[:, None])[:, 0]
             return torch.nn.functional.binary_cross_entropy_with_logits(chosen, right)
-        width = arrays["input_ids"].shape[1]
-        allowed = np.zeros((len(batch), width), bool)
-        begins, finishes = np.zeros((len(batch), width), bool), np.zeros((len(batch), width), bool)
-        for row, (one, spans) in enumerate(packed):
-            allowed[row, : len(one.ids)] = one.passages >= 0
-            allowed[row, 0] = True
-            for start, end in spans or [(0, 0)]:
-                begins[row, start] = finishes[row, end] = True
-        loss = _marginal(torch, starts, allowed, begins) + _marginal(torch, ends, allowed, finishes)
         target = torch.tensor([KINDS.index(one.kind) for one in batch], device=device)
-        return loss / 2 + _KIND_WEIGHT * torch.nn.functional.cross_entropy(kinds, target)
+        kind_loss = torch.nn.functional.cross_entropy(kinds, target)
+        return _span_loss(torch, packed, starts, ends, pairs) + _KIND_WEIGHT * kind_loss
 
 
-def _marginal(torch: Any, logits: Any, allowed: NDArray[np.bool_], right: NDArray[np.bool_]) -> Any:
-    """Return minus the logarithm of the probability of all right positions together, the mean over rows."""
-    device = logits.device
-    logits = logits.masked_fill(~torch.from_numpy(allowed).to(device), -1e9)
-    some = logits.masked_fill(~torch.from_numpy(right).to(device), -1e9)
-    return (logits.logsumexp(1) - some.logsumexp(1)).mean()
+def _span_loss(
+    torch: Any, packed: Sequence[tuple[Packed, list[tuple[int, int]]]], starts: Any, ends: Any, pairs: Any
+) -> Any:
+    """Return minus the logarithm of the probability of all right spans together, the mean over rows.
+
+    A span's probability is that of its start, times that of its end given the start; a row without an answer starts at its first token.
+    """
+    owners = np.full(starts.shape, -1, np.int64)
+    spans = []
+    for row, (one, found) in enumerate(packed):
+        owners[row, : len(one.ids)] = one.passages
+        spans += [(row, first, last) for first, last in found or [(0, 0)]]
+    rows, firsts, lasts = (torch.tensor(part, device=starts.device) for part in zip(*spans, strict=True))
+    owner = torch.from_numpy(owners).to(starts.device)
+    allowed = owner >= 0
+    allowed[:, 0] = True
+    start = starts.masked_fill(~allowed, _NEVER).log_softmax(1)[rows, firsts]
+    heads, tails = pairs.split(PAIR_WIDTH, dim=2)
+    logits = ends[rows] + (tails[rows] @ heads[rows, firsts].unsqueeze(2)).squeeze(2) / PAIR_WIDTH**0.5
+    places = torch.arange(starts.shape[1], device=starts.device)
+    after = (places >= firsts[:, None]) & (owner[rows] == owner[rows, firsts][:, None])
+    # Where there is no answer, the first token is the only end.
+    after &= (firsts > 0)[:, None] | (places == 0)
+    together = start + logits.masked_fill(~after, _NEVER).log_softmax(1).gather(1, lasts[:, None])[:, 0]
+    per_row = [together[rows == row].logsumexp(0) for row in range(len(packed))]
+    return -torch.stack(per_row).mean()
 
 
-def draw(example: Example, distractors: Distractors, rng: random.Random) -> Drawn:
+def draw(
+    example: Example, distractors: Distractors, rng: random.Random, counts: Sequence[float] = _LATER_DISTRACTORS
+) -> Drawn:
     """Draw what is read with an example: distractors next to its passages, or now and then instead of the one with the answer."""
     if isinstance(example, CheckingExample):
         return Drawn(example, (example.evidence,), (), "none")
     if isinstance(example, LinkingExample):
         candidate = () if example.candidate is None else (example.candidate,)
         return Drawn(example, (*candidate, *reversed(example.so_far)), (), "none")
-    count = rng.choices([n for n, _ in _DISTRACTORS], [share for _, share in _DISTRACTORS])[0]
+    count = rng.choices(range(len(counts)), counts)[0]
     others = distractors.draw(example, count, rng)
     kept = list(range(len(example.passages)))
     kind = example.kind

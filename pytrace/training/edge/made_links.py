@@ -29,7 +29,7 @@ _WORDINGS = {
     "founder": ("founded by", "founder"),
     "founded": ("inception", "founded", "year founded"),
     "located": ("location", "located in"),
-    "school": ("educated at", "alma mater"),
+    "school": ("educated at", "university"),
     "label": ("record label", "label"),
     "star": ("cast member", "starring", "cast"),
 }

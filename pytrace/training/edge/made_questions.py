@@ -65,7 +65,7 @@ _LINKS = {
     "birthplace": ("the place where {} was born", "the birthplace of {}", "the city of {}'s birth"),
     "deathplace": ("the place where {} died", "the city where {} died"),
     "located": ("the place where {} is located", "the place where {} lies", "the location of {}"),
-    "school": ("the school that {} attended", "the alma mater of {}", "the place where {} studied"),
+    "school": ("the school that {} attended", "the university of {}", "the place where {} studied"),
     "label": ("the label that released {}", "the record label of {}"),
     "star": ("the star of {}", "the actor who stars in {}", "the lead actor of {}"),
 }  # fmt: skip
