@@ -12,7 +12,7 @@ from pytrace.training.training_settings import OptimizerSettings
 class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the small model is trained."""
 
-    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 1e-4
+    learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 1.5e-4
     warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
     weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
     # Tokens per step, padding included.

@@ -17,7 +17,7 @@ from pytrace.training.network import train_package
 
 Example = ReadingExample | CheckingExample | LinkingExample
 
-# How many wrong passages are read next to the right ones, and how often: fewer in the first pass, whose short inputs teach more per second.
+# Shares of questions that are read with 0, 1, 2, … wrong passages next to the right ones.
 _FIRST_DISTRACTORS = (0.6, 0.25, 0.15)
 _LATER_DISTRACTORS = (0.25, 0.3, 0.25, 0.2)
 _SORTED_BATCHES = 16  # batches whose examples are sorted by length together
@@ -87,14 +87,19 @@ class EdgeTask:
         """Continue from a checkpoint."""
 
     def _plan(self, epoch: int) -> list[list[Drawn]]:
+        """Return the batches of a pass. In the first half of the first pass, few distractors are read: short inputs teach more per second."""
         rng = random.Random(f"{self.settings.seed} {epoch}")
-        counts = _LATER_DISTRACTORS if epoch else _FIRST_DISTRACTORS
-        drawn = [draw(example, self.distractors, rng, counts) for example, times in self.reading for _ in range(times)]
-        drawn += [draw(example, self.distractors, rng, counts) for example in self.others]
-        batches = []
-        for kind in (ReadingExample, CheckingExample, LinkingExample):
-            batches += self._batched([one for one in drawn if isinstance(one.example, kind)], rng)
-        rng.shuffle(batches)
+        examples = [*(example for example, times in self.reading for _ in range(times)), *self.others]
+        rng.shuffle(examples)
+        half = 0 if epoch else len(examples) // 2
+        batches: list[list[Drawn]] = []
+        for part, counts in ((examples[:half], _FIRST_DISTRACTORS), (examples[half:], _LATER_DISTRACTORS)):
+            drawn = [draw(example, self.distractors, rng, counts) for example in part]
+            mine: list[list[Drawn]] = []
+            for kind in (ReadingExample, CheckingExample, LinkingExample):
+                mine += self._batched([one for one in drawn if isinstance(one.example, kind)], rng)
+            rng.shuffle(mine)
+            batches += mine
         return batches
 
     def _batched(self, drawn: list[Drawn], rng: random.Random) -> list[list[Drawn]]:
