@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from safetensors.numpy import save
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer, WhitespaceSplit
 
 from pytrace.certify import gold_paths, response_files
 from pytrace.certify.claims.entailment_onnx import open_entailment
@@ -46,6 +46,7 @@ from pytrace.kg.sparql import rewrite
 from pytrace.kg.sparql_store import KnowledgeStore
 from pytrace.methods.abilities import CAPABLE
 from pytrace.methods.catalog import method_settings, parse_method
+from pytrace.models.edge.packing import Packer
 from pytrace.models.encoders.encoder_files import EncoderFiles
 from pytrace.models.encoders.late_interaction_files import LateInteractionFiles
 from pytrace.models.encoders.onnx_graph import OnnxGraph, weight_files
@@ -284,6 +285,20 @@ def _encoder_files(name: str) -> Target:
     return Target(read, well, within=name)
 
 
+def _packed(path: Path) -> None:
+    packer = Packer(path)
+    packer.windows("Where is Ada?", ["[Ada Foah] Ada Foah is a town in Ghana. " * 100, ""])
+
+
+def _small_tokenizer(_: Path) -> Sequence[bytes]:
+    pieces = {
+        piece: number for number, piece in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "ada", "is", "##s", "[", "]"))
+    }
+    tokenizer = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return [tokenizer.to_str().encode()]
+
+
 def _entailment(path: Path) -> None:
     open_entailment(path.parent, threads=1).judge([("Geese fly.", "Geese fly south."), ("", "")])
 
@@ -474,6 +489,7 @@ TARGETS: dict[str, Target] = {
         within="weights.questions.json",
     ),
     "tokenizers": _encoder_files("tokenizer.json"),
+    "tokenizers of the small model": Target(_packed, _small_tokenizer, within="tokenizer.json"),
     "configurations of encoders": _encoder_files("tokenizer_config.json"),
     "modules of encoders": _encoder_files("modules.json"),
     "configurations of models of entailment": Target(

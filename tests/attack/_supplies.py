@@ -74,6 +74,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "docs show": ("docs",),
     "train evaluate": ("--generator", "noise", "--data", "questions.jsonl"),
     "train checker": ("--data", "claims.jsonl", "--out", "trained", "--base", "tiny", "--steps", "2"),
+    "train edge": ("--data", "docs", "--out", "trained", "--steps", "2"),
     "train query-generator": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
     "train ranker": ("--data", "questions.jsonl", "--out", "trained", "--steps", "2"),
     "models fastest": ("no-such-model",),

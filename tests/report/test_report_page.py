@@ -433,7 +433,7 @@ def test_clicking_a_question_shows_answers_chains_and_highlighted_sentences(tab:
     sentences = tab.value(
         "document.querySelectorAll('#list .panel')[1].querySelector('.graph').querySelectorAll('.box').length"
     )
-    assert sentences == 6
+    assert sentences == 5
     assert tab.value(
         "[...document.querySelectorAll('#list .panel mark')].some((one) => one.innerText.startsWith('He was a son of George III.'))"
     )

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from pytrace.errors import ModelFileError
+from pytrace.models.encoders.model_directory import TokenizerSettings, load_tokenizer, usable
 
 MAX_TOKENS = 384
 """The longest input, in tokens."""
@@ -46,7 +46,8 @@ class Packer:
     """Tokenizes texts and packs them; tokens of recent texts are kept."""
 
     def __init__(self, tokenizer: Path) -> None:
-        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        self._path = tokenizer
+        self._tokenizer = load_tokenizer(tokenizer, TokenizerSettings())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.pad_id, self._begin, self._end = (self._mark(mark, tokenizer) for mark in ("[PAD]", "[CLS]", "[SEP]"))
@@ -63,7 +64,9 @@ class Packer:
         known = self._known.get(text)
         if known is None:
             # Half of a surrogate pair has no UTF-8.
-            found = self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False)
+            plain = text.encode("utf-8", "replace").decode("utf-8")
+            with usable(self._path):
+                found = self._tokenizer.encode(plain, add_special_tokens=False)
             known = TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
             self._known[text] = known
             if len(self._known) > _CACHED_TEXTS:
