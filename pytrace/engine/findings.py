@@ -177,7 +177,6 @@ def answer_sentence(answer: Answer, documents: Mapping[str, Document]) -> Answer
         return None
     ranks = _chain_ranks(answer.evidence.chains)
     asked = content_stems(words(answer.question))
-
     form = normalise_answer(answer.text)
 
     def fit(place: AnswerPlace) -> tuple[bool, bool, int, bool, int]:
@@ -371,7 +370,11 @@ def _best_of(question: str, document: Document, indices: Iterable[int]) -> TextU
 def _are_compared(answer: Answer, document: Document) -> bool:
     """Return whether an answer is one of those that the question names, such as the older of two."""
     form = normalise_answer(answer.text)
-    return form == normalise_answer(document.title) and f" {form} " in f" {normalise_answer(answer.question)} "
+    return (
+        bool(form)
+        and form == normalise_answer(document.title)
+        and f" {form} " in f" {normalise_answer(answer.question)} "
+    )
 
 
 def _naming(question: str, unit: Unit, named: Document, documents: Mapping[str, Document]) -> Unit:
