@@ -20,6 +20,7 @@ MAX_QUESTION_TOKENS = 96
 """The longest question or claim, in tokens; what is longer is cut at its end."""
 
 _CACHED_TEXTS = 4_096
+_MAX_ID = np.iinfo(np.int32).max
 
 
 class TokenizedText(NamedTuple):
@@ -55,7 +56,7 @@ class Packer:
 
     def _mark(self, mark: str, path: Path) -> int:
         found = self._tokenizer.token_to_id(mark)
-        if found is None:
+        if found is None or found > _MAX_ID:
             raise ModelFileError(f"{path} has no token {mark}; give the tokenizer of a BERT")
         return found
 
@@ -65,9 +66,9 @@ class Packer:
         if known is None:
             # Half of a surrogate pair has no UTF-8.
             plain = text.encode("utf-8", "replace").decode("utf-8")
-            with usable(self._path):
+            with usable(self._path):  # a broken one has numbers that no token has
                 found = self._tokenizer.encode(plain, add_special_tokens=False)
-            known = TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
+                known = TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
             self._known[text] = known
             if len(self._known) > _CACHED_TEXTS:
                 self._known.popitem(last=False)
