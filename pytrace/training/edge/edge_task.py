@@ -87,13 +87,13 @@ class EdgeTask:
         """Continue from a checkpoint."""
 
     def _plan(self, epoch: int) -> list[list[Drawn]]:
-        """Return the batches of a pass. In the first half of the first pass, few distractors are read: short inputs teach more per second."""
+        """Return the batches of a pass. The first quarter of the first pass has few distractors: short inputs teach more per second."""
         rng = random.Random(f"{self.settings.seed} {epoch}")
         examples = [*(example for example, times in self.reading for _ in range(times)), *self.others]
         rng.shuffle(examples)
-        half = 0 if epoch else len(examples) // 2
+        early = 0 if epoch else len(examples) // 4
         batches: list[list[Drawn]] = []
-        for part, counts in ((examples[:half], _FIRST_DISTRACTORS), (examples[half:], _LATER_DISTRACTORS)):
+        for part, counts in ((examples[:early], _FIRST_DISTRACTORS), (examples[early:], _LATER_DISTRACTORS)):
             drawn = [draw(example, self.distractors, rng, counts) for example in part]
             mine: list[list[Drawn]] = []
             for kind in (ReadingExample, CheckingExample, LinkingExample):
