@@ -25,7 +25,7 @@ from benches.reading_sets import index_of, questions_of, searched
 from pytrace.evaluation.scores.metrics import exact_match, f1_score
 from pytrace.evaluation.scores.significance import paired_bootstrap
 from pytrace.models.edge.edge_model import EdgeModel
-from pytrace.models.edge.reading import KINDS, Reading
+from pytrace.models.edge.reading import KINDS, EdgeReading
 from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.spans.reader import SpanReader
 from pytrace.records import Evidence
@@ -93,7 +93,7 @@ def neighbors(index: PassageIndex, rows: Sequence[int]) -> list[int]:
     return list(found)
 
 
-def answer(reading: Reading) -> str:
+def answer(reading: EdgeReading) -> str:
     kind = KINDS[int(np.argmax(reading.kinds[:3]))]
     return kind if kind != "span" else reading.spans[0].text if reading.spans else ""
 

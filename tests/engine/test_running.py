@@ -13,11 +13,12 @@ import pytest
 
 import pytrace
 from pytrace.engine import corpus as corpora
+from pytrace.engine.findings import answer_findings
 from pytrace.engine.questions import NOT_A_QUESTION, is_question
 from pytrace.engine.running import NOT_FOUND
 from pytrace.errors import InputError
 from pytrace.models.scripted import HashEncoder, ScriptedModel
-from pytrace.records import Document, Origin
+from pytrace.records import Answer, Chain, ChainSearch, Document, Evidence, Origin, TextUnit
 from pytrace.results import Request, Result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -396,18 +397,22 @@ class TestChains:
 
     def test_a_passage_leads_on_by_the_sentence_that_names_the_answers_passage(self):
         works = Document(
-            "works",
-            "Vellmark Works",
-            ("The Vellmark Works make clocks.", "They were founded by Isolde Tarrant in 1874."),
-        )
-        result = scripted(["Tessel"]).ask(
-            "Where was the founder of the Vellmark Works born?", [works, *PEOPLE], method="rag", settings=FREE
-        )
-        steps = result.evidence.chains[0].steps
-        assert [step.sentence for step in steps] in (
-            [works.sentences[1], CLOCKMAKER.sentences[1]], [CLOCKMAKER.sentences[1]],
+            "works", "Vellmark Works",
+            ("The Vellmark Works make clocks.", "They were founded by Isolde Tarrant.", "Their best work is the Harrow Clock."),
         )  # fmt: skip
-        assert [step.after for step in steps] == [*range(len(steps))]
+        # The search led from this passage by another sentence.
+        units = (
+            TextUnit(works.title, works.sentences[2], works.id, 2),
+            TextUnit(CLOCKMAKER.title, CLOCKMAKER.sentences[0], CLOCKMAKER.id, 0),
+        )
+        chain = Chain(units, (0.0, 0.0), 0.0, finished=True)
+        evidence = Evidence(
+            "documents", (works.text, CLOCKMAKER.text), (works.id, CLOCKMAKER.id), derivation=ChainSearch((chain,))
+        )
+        answer = Answer("Where was the founder of the Vellmark Works born?", "Tessel", "hops", evidence)
+        first = answer_findings(answer, {works.id: works, CLOCKMAKER.id: CLOCKMAKER}).chains[0]
+        assert [step.sentence for step in first.steps] == [works.sentences[1], CLOCKMAKER.sentences[1]]
+        assert [step.after for step in first.steps] == [0, 1]
 
     @pytest.mark.parametrize(
         ("answer", "sentence"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ModelFileError
 from pytrace.models.edge.packing import Packer
-from pytrace.models.edge.reading import LABELS, Logits, Reading, check, link, read
+from pytrace.models.edge.reading import EdgeReading, Logits, check, link, read
 from pytrace.models.encoders.onnx_graph import open_session
 
 _OUTPUTS = ["start", "end", "pair", "kind", "check", "link"]
@@ -49,7 +49,7 @@ class EdgeModel:
     def _run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
         return tuple(self._session.run(_OUTPUTS, dict(inputs)))
 
-    def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[Reading]:
+    def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[EdgeReading]:
         """Return the likeliest spans of each question's passages, and how likely each kind of answer is.
 
         Parameters
@@ -81,6 +81,3 @@ class EdgeModel:
             What may come next; None asks whether what was found is enough.
         """
         return link(self._run, self._packer, questions, so_far, candidates)
-
-
-__all__ = ["LABELS", "EdgeModel"]

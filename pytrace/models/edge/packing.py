@@ -30,7 +30,7 @@ class TokenizedText(NamedTuple):
     offsets: NDArray[np.int32]
 
 
-class Packed(NamedTuple):
+class PackedInput(NamedTuple):
     """One input of the model.
 
     `ids` and `types` are int32 [n]; `passages` int32 [n] is the passage of each token or -1, and `offsets` int32 [n, 2] its characters
@@ -76,7 +76,9 @@ class Packer:
             self._known.move_to_end(text)
         return known
 
-    def pack(self, question: str, parts: Sequence[tuple[int, NDArray[np.int64]]], passages: Sequence[str]) -> Packed:
+    def pack(
+        self, question: str, parts: Sequence[tuple[int, NDArray[np.int64]]], passages: Sequence[str]
+    ) -> PackedInput:
         """Pack a question with parts of passages: the passage's index, and which of its tokens, ascending."""
         asked = self.tokens(question).ids[:MAX_QUESTION_TOKENS]
         mark = np.array([self._end], np.int32)
@@ -92,13 +94,13 @@ class Packer:
         all_ids = np.concatenate(ids)
         types = np.ones(len(all_ids), np.int32)
         types[: len(asked) + 2] = 0
-        return Packed(all_ids, types, np.concatenate(owners), np.concatenate(places))
+        return PackedInput(all_ids, types, np.concatenate(owners), np.concatenate(places))
 
     def room(self, question: str) -> int:
         """Return how many tokens of passages, with their separators, go with a question."""
         return MAX_TOKENS - 2 - min(len(self.tokens(question).ids), MAX_QUESTION_TOKENS)
 
-    def windows(self, question: str, passages: Sequence[str]) -> list[Packed]:
+    def windows(self, question: str, passages: Sequence[str]) -> list[PackedInput]:
         """Pack a question with passages, whole where they fit; else in windows that overlap by half, each passage's title with it.
 
         A passage alone that is longer than the room is cut into windows, too.
@@ -136,7 +138,7 @@ def title_tokens(passage: str, offsets: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.flatnonzero(offsets[:, 1] <= end) if end else np.zeros(0, np.int64)
 
 
-def padded(batch: Sequence[Packed], pad_id: int) -> dict[str, NDArray[np.int64]]:
+def padded(batch: Sequence[PackedInput], pad_id: int) -> dict[str, NDArray[np.int64]]:
     """Return the model's inputs, int64 [batch, longest]."""
     width = max(len(one.ids) for one in batch)
     arrays = {

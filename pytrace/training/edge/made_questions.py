@@ -138,7 +138,7 @@ _ALIKE = {
 _IS = ("Are both {} and {} {}?", "Were {} and {} both {}?")
 
 
-class Fact(NamedTuple):
+class TitleFact(NamedTuple):
     """What a passage says of its title: a relation, and the place of its value."""
 
     passage: str
@@ -153,7 +153,7 @@ class Fact(NamedTuple):
         return self.passage[self.start : self.end]
 
 
-def facts_of(passage: str) -> Iterator[Fact]:
+def facts_of(passage: str) -> Iterator[TitleFact]:
     """Yield the facts of a passage that begins with its title in brackets."""
     if not passage.startswith("[") or "] " not in passage:
         return
@@ -171,12 +171,12 @@ def facts_of(passage: str) -> Iterator[Fact]:
         for tail in (" of", " the", " de", " la", " and"):
             value = value.removesuffix(tail)
         if value and value != title:
-            yield Fact(passage, title, relation, start, start + len(value))
+            yield TitleFact(passage, title, relation, start, start + len(value))
 
 
-def fact_chains(passages: Iterable[str]) -> tuple[dict[str, list[Fact]], list[tuple[Fact, Fact]]]:
+def fact_chains(passages: Iterable[str]) -> tuple[dict[str, list[TitleFact]], list[tuple[TitleFact, TitleFact]]]:
     """Return the facts of each title, and all pairs of a fact whose value is a title and a fact of that title."""
-    by_title: dict[str, list[Fact]] = defaultdict(list)
+    by_title: dict[str, list[TitleFact]] = defaultdict(list)
     for passage in dict.fromkeys(passages):
         for fact in facts_of(passage):
             by_title[fact.title].append(fact)
@@ -192,7 +192,7 @@ def fact_chains(passages: Iterable[str]) -> tuple[dict[str, list[Fact]], list[tu
     return by_title, chains
 
 
-def chain_question(first: Fact, last: Fact, rng: random.Random) -> tuple[str, bool]:
+def chain_question(first: TitleFact, last: TitleFact, rng: random.Random) -> tuple[str, bool]:
     """Return a question for the value of a chain's last fact, and whether it asks for the year alone."""
     link = rng.choice(_LINKS[first.relation]).format(_shown(first.title, rng))
     years = _YEARS.get(last.relation, ()) if rng.random() < 0.4 else ()
@@ -215,7 +215,7 @@ def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[Re
     for first, last in chains:
         if first.relation == "director" and last.relation in _FILM_PAIRS:
             films[last.relation].append((first, last))
-    by_relation: dict[str, list[Fact]] = defaultdict(list)
+    by_relation: dict[str, list[TitleFact]] = defaultdict(list)
     for fact in facts:
         by_relation[_class(fact, by_title)].append(fact)
     for _ in range(_MAX_DRAWS * count):  # few passages may have nothing to compare
@@ -235,9 +235,11 @@ def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[Re
     return made
 
 
-def balanced(chains: Sequence[tuple[Fact, Fact]], count: int, rng: random.Random) -> list[tuple[Fact, Fact]]:
+def balanced(
+    chains: Sequence[tuple[TitleFact, TitleFact]], count: int, rng: random.Random
+) -> list[tuple[TitleFact, TitleFact]]:
     """Draw chains, a pair of relations by the root of its size, so that rare ones are not lost among directors' births."""
-    groups: dict[tuple[str, str], list[tuple[Fact, Fact]]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[tuple[TitleFact, TitleFact]]] = defaultdict(list)
     for chain in chains:
         groups[chain[0].relation, chain[1].relation].append(chain)
     if not groups:
@@ -248,7 +250,7 @@ def balanced(chains: Sequence[tuple[Fact, Fact]], count: int, rng: random.Random
     return list(drawn)[:count]
 
 
-def _class(fact: Fact, by_title: dict[str, list[Fact]]) -> str:
+def _class(fact: TitleFact, by_title: dict[str, list[TitleFact]]) -> str:
     """Return a relation, that of nationality once for people and once for works: only those are asked for together."""
     if fact.relation != "nationality":
         return fact.relation
@@ -272,9 +274,9 @@ def _shown(title: str, rng: random.Random) -> str:
 
 
 def _example(
-    question: str, passages: list[str], facts: Sequence[Fact], rng: random.Random, *, year: bool = False
+    question: str, passages: list[str], facts: Sequence[TitleFact], rng: random.Random, *, year: bool = False
 ) -> ReadingExample | None:
-    """Return a question with its passages in any order; None where the answer stands in the question."""
+    """Return a question with its passages in any order; None if the question contains the answer."""
     rng.shuffle(passages)
     spans = []
     for fact in facts:
@@ -297,7 +299,7 @@ def _when(date: str) -> tuple[int, int, int]:
     return (int(year[0]) if year else 0, MONTHS[month[0]] if month else 0, int(day[0]) if day and month else 0)
 
 
-def _order(first: Fact, second: Fact) -> int | None:
+def _order(first: TitleFact, second: TitleFact) -> int | None:
     """Return which of two dates is earlier, or None where they cannot be told apart."""
     one, two = _when(first.value), _when(second.value)
     if (
@@ -309,7 +311,7 @@ def _order(first: Fact, second: Fact) -> int | None:
     return None if one == two else int(one > two)
 
 
-def _pair(facts: Sequence[Fact], rng: random.Random) -> tuple[Fact, Fact] | None:
+def _pair(facts: Sequence[TitleFact], rng: random.Random) -> tuple[TitleFact, TitleFact] | None:
     first, second = rng.choice(facts), rng.choice(facts)
     return None if first.title == second.title else (first, second)
 
@@ -324,7 +326,7 @@ def _named(question: str, winner: str, passages: list[str], rng: random.Random) 
     return ReadingExample(question, tuple(passages), spans, "span", (), SOURCE)
 
 
-def _compared(by_relation: dict[str, list[Fact]], rng: random.Random) -> ReadingExample | None:
+def _compared(by_relation: dict[str, list[TitleFact]], rng: random.Random) -> ReadingExample | None:
     relation = rng.choices(("birth", "death", "released", "founded"), (3, 2, 3, 1))[0]
     pair = _pair(by_relation[relation], rng) if by_relation[relation] else None
     earlier = _order(*pair) if pair else None
@@ -336,7 +338,7 @@ def _compared(by_relation: dict[str, list[Fact]], rng: random.Random) -> Reading
     return _named(question, winner.passage, [fact.passage for fact in pair], rng)
 
 
-def _film_pair(films: dict[str, list[tuple[Fact, Fact]]], rng: random.Random) -> ReadingExample | None:
+def _film_pair(films: dict[str, list[tuple[TitleFact, TitleFact]]], rng: random.Random) -> ReadingExample | None:
     relation = rng.choice(sorted(films))
     one, two = rng.choice(films[relation]), rng.choice(films[relation])
     earlier = _order(one[1], two[1])
@@ -348,7 +350,7 @@ def _film_pair(films: dict[str, list[tuple[Fact, Fact]]], rng: random.Random) ->
     return _named(question, winner.passage, [fact.passage for fact in (*one, *two)], rng)
 
 
-def _alike(by_relation: dict[str, list[Fact]], rng: random.Random) -> ReadingExample | None:
+def _alike(by_relation: dict[str, list[TitleFact]], rng: random.Random) -> ReadingExample | None:
     group = rng.choices(
         ("nationality of people", "nationality of works", "occupation", "located", "director"), (3, 3, 1, 1, 1)
     )[0]

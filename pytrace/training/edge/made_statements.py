@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from pytrace.models.edge.reading import LABELS
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample
-from pytrace.training.edge.made_questions import DATE, MONTHS, Fact, bare_title, facts_of
+from pytrace.training.edge.made_questions import DATE, MONTHS, TitleFact, bare_title, facts_of
 
 SOURCE = "made statements"
 ANSWERS = "made answers"
@@ -104,8 +104,8 @@ def near_date(date: str, rng: random.Random) -> str:
 def made_statements(passages: Iterable[str], count: int, *, seed: int) -> list[CheckingExample]:
     """Make about so many claims of facts: as they are, denied, with another value, turned round, or of what the passage leaves open."""
     rng = random.Random(seed)
-    by_relation: dict[str, list[Fact]] = defaultdict(list)
-    by_passage: dict[str, list[Fact]] = {}
+    by_relation: dict[str, list[TitleFact]] = defaultdict(list)
+    by_passage: dict[str, list[TitleFact]] = {}
     for passage in dict.fromkeys(passages):
         by_passage[passage] = list(facts_of(passage))
         for fact in by_passage[passage]:
@@ -128,7 +128,7 @@ def made_statements(passages: Iterable[str], count: int, *, seed: int) -> list[C
 
 
 def _changed(
-    fact: Fact, by_relation: dict[str, list[Fact]], by_passage: dict[str, list[Fact]], rng: random.Random
+    fact: TitleFact, by_relation: dict[str, list[TitleFact]], by_passage: dict[str, list[TitleFact]], rng: random.Random
 ) -> tuple[str, str, str]:
     """Return a claim, its label and its passage; an empty claim where nothing fits."""
     form = rng.choice(_FORMS[fact.relation])
@@ -152,7 +152,7 @@ def _changed(
         return negated(form.format(title, wrong)) or "", "supported", fact.passage
     if draw < 0.86 and fact.relation in _DIRECTED:
         return form.format(fact.value, title), "refuted", fact.passage
-    # What another passage says, beside this one: of another title, or of this title in a relation that the passage leaves open.
+    # A fact of another title, or of this title in a relation that the passage does not state.
     said = {one.relation for one in by_passage[fact.passage]}
     open_facts = [one for name in by_relation if name not in said for one in by_relation[name][:50]]
     if open_facts and rng.random() < 0.6:
