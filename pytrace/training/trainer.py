@@ -29,6 +29,7 @@ _LAST_RATE = 0.1
 _FIRST_RATE = 0.01
 # What decides nothing about the trained weights, and may change when a training is resumed.
 _HARMLESS = frozenset({"checkpoint_steps", "checkpoint_minutes", "weights"})
+_LENGTH = "length in "
 _CHECKPOINT = re.compile(r"step-(\d+)\.pt")
 # The one before stays until the next is on the disk, and then for one turn more, in case a disk loses what it promised.
 _KEPT = 2
@@ -136,7 +137,7 @@ def learn(
     whole_recipe = {
         **(recipe or {}),
         **{name: value for name, value in msgspec.to_builtins(settings).items() if name not in _HARMLESS},
-        **{f"length in {name}": value for name, value in msgspec.to_builtins(length).items() if value is not None},
+        **{f"{_LENGTH}{name}": value for name, value in msgspec.to_builtins(length).items() if value is not None},
         "texts": lesson.fingerprint,
         "device": device,
     }
@@ -184,6 +185,7 @@ class _Run:
             "best": self.best,
             "optimizer": self.optimizer.state_dict(),
             "random": self.torch.random.get_rng_state(),
+            "cooling": self.share(self.seconds) > 1 - self.settings.cooldown,
             **{name: getattr(self, name) for name in _COUNTS},
             **self.lesson.state(),
         }
@@ -217,7 +219,8 @@ class _Run:
         if share < rising:
             factor = max(share / rising, _FIRST_RATE)
         else:
-            falling = min((share - rising) / (1 - rising), 1.0)
+            begin = max(rising, 1 - self.settings.cooldown)
+            falling = min(max(share - begin, 0.0) / (1 - begin), 1.0)
             factor = _LAST_RATE + (1 - _LAST_RATE) * (1 + math.cos(math.pi * falling)) / 2
         return self.settings.learning_rate * factor
 
@@ -352,7 +355,12 @@ def load_checkpoint(directory: Path, recipe: Mapping[str, Any]) -> dict[str, Any
         except Exception as error:  # noqa: BLE001 - a damaged archive raises whatever its reader stumbles over
             reason = reason or f"{path}: {type(error).__name__}"
             continue
-        differing = [name for name in sorted({*before, *recipe}) if before.get(name) != recipe.get(name)]
+        differing = [
+            name
+            for name in sorted({*before, *recipe})
+            # Until the rate falls, a training may be made longer or shorter.
+            if before.get(name) != recipe.get(name) and (state.get("cooling", True) or not name.startswith(_LENGTH))
+        ]
         if differing:
             # A setting says more than the hashes that changed with it.
             differing.sort(key=lambda name: len(repr(before.get(name))))

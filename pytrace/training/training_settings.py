@@ -21,9 +21,11 @@ RankerKind = Literal["encoder", "cross-encoder"]
 class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How weights are changed, step by step, and kept."""
 
-    # The rate rises to this over the share `warm_up` of the training and falls as a cosine to a tenth of it.
+    # The rate rises to this over the share `warm_up` of the training, and over its last share `cooldown` falls as a cosine to a
+    # tenth of it: 1 falls from the end of the warm-up, and less lets a training that has not begun to fall be made longer.
     learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 2e-3
     warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
+    cooldown: Annotated[float, Meta(ge=1e-3, le=1)] = 1.0
     weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.1
     largest_gradient: Annotated[float, Meta(ge=1e-6, le=1e6)] = 1.0
     # How often the state is saved, whichever comes first.

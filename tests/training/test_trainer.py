@@ -283,3 +283,27 @@ def test_the_rate_rises_and_falls(words: encoding.ByteTokenizer, encoded: encodi
     assert rates[-1] == pytest.approx(0.1)
     assert rates[:101] == sorted(rates[:101])
     assert rates[100:] == sorted(rates[100:], reverse=True)
+    run.settings = msgspec.structs.replace(settings, cooldown=0.2)
+    rates = [run.rate(share / 1000) / settings.learning_rate for share in range(1001)]
+    assert rates[100:801] == pytest.approx([1.0] * 701)
+    assert rates[801] < 1.0
+    assert rates[-1] == pytest.approx(0.1)
+
+
+def test_a_training_whose_rate_has_not_begun_to_fall_may_be_made_longer(
+    words: encoding.ByteTokenizer, encoded: encoding.EncodedTexts, tmp_path: Path
+) -> None:
+    settings = msgspec.structs.replace(SMALL, cooldown=0.5, warm_up=0, alone=0, checkpoint_steps=1)
+
+    def run(steps: int, directory: Path | None = None, *, resume: bool = False, kill: int = 0) -> trainer.Training:
+        return trainer.train(
+            fresh(words), encoded, settings, Length(steps=steps), threads=1, directory=directory, resume=resume,
+            tell=killer(kill) if kill else None,
+        )  # fmt: skip
+
+    with pytest.raises(Killed):
+        run(8, tmp_path, kill=3)
+    longer = run(12, tmp_path, resume=True)
+    assert longer.losses == run(12).losses
+    with pytest.raises(InputError, match="length in steps 12, not 16"):
+        run(16, tmp_path, resume=True)

@@ -14,6 +14,7 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
 
     learning_rate: Annotated[float, Meta(ge=1e-8, le=1)] = 1.5e-4
     warm_up: Annotated[float, Meta(ge=0, le=0.9)] = 0.05
+    cooldown: Annotated[float, Meta(ge=1e-3, le=1)] = 0.2
     weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
     # Tokens per step, padding included.
     batch: Annotated[int, Meta(ge=384, le=1 << 20)] = 4_096
