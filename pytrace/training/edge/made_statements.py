@@ -18,7 +18,7 @@ SOURCE = "made statements"
 ANSWERS = "made answers"
 
 # Each relation in the active and the passive, or in other words: "{0}" is the title, "{1}" the value. A negated form comes by rule.
-_FORMS = {
+FORMS = {
     "birth": ("{0} was born on {1}.", "{1} is the date of birth of {0}."),
     "death": ("{0} died on {1}.", "{1} is the date of death of {0}."),
     "birthplace": ("{0} was born in {1}.", "{1} is the birthplace of {0}."),
@@ -42,7 +42,7 @@ _FORMS = {
     "star": ("{0} stars {1}.", "{1} stars in {0}."),
 }
 # Relations that say something else when title and value change places.
-_DIRECTED = frozenset(_FORMS) - {"spouse", "nationality", "occupation"}
+DIRECTED = frozenset(FORMS) - {"spouse", "nationality", "occupation"}
 _NEGATIONS = (
     (re.compile(r"\b(is|was)\b"), r"\1 not"),
     (
@@ -131,7 +131,7 @@ def _changed(
     fact: TitleFact, by_relation: dict[str, list[TitleFact]], by_passage: dict[str, list[TitleFact]], rng: random.Random
 ) -> tuple[str, str, str]:
     """Return a claim, its label and its passage; an empty claim where nothing fits."""
-    form = rng.choice(_FORMS[fact.relation])
+    form = rng.choice(FORMS[fact.relation])
     title = bare_title(fact.title)
     right = form.format(title, fact.value)
     others = rng.sample(by_relation[fact.relation], min(8, len(by_relation[fact.relation])))
@@ -150,7 +150,7 @@ def _changed(
         return form.format(title, wrong), "refuted", fact.passage
     if draw < 0.76 and wrong:
         return negated(form.format(title, wrong)) or "", "supported", fact.passage
-    if draw < 0.86 and fact.relation in _DIRECTED:
+    if draw < 0.86 and fact.relation in DIRECTED:
         return form.format(fact.value, title), "refuted", fact.passage
     # A fact of another title, or of this title in a relation that the passage does not state.
     said = {one.relation for one in by_passage[fact.passage]}
@@ -159,7 +159,7 @@ def _changed(
         other = rng.choice(open_facts)
         if other.value in fact.passage or other.relation in ("nationality", "occupation"):
             return "", "", ""
-        return rng.choice(_FORMS[other.relation]).format(title, other.value), "not_enough_info", fact.passage
+        return rng.choice(FORMS[other.relation]).format(title, other.value), "not_enough_info", fact.passage
     elsewhere = rng.choice(others)
     if elsewhere.passage == fact.passage or title in elsewhere.passage:
         return "", "", ""
