@@ -4,16 +4,19 @@
 
 Reads four sets of questions over several passages, three times: their gold passages, these with the nearest other passage of each, and
 what search across hops chose from the whole corpus (WORK has the indexes of `benches.answers`). Checks the claims of FEVER-symmetric, and
-chooses among the labeled next triples of TRACE. Prints EM and F1, the p-value of a paired bootstrap, accuracy and AUROC.
+chooses among the labeled next triples of TRACE. Prints EM and F1, the p-value of a paired bootstrap, accuracy and AUROC. Ends with an error
+if a question or a claim is in the training data, and prints how many gold passages are.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import re
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +106,42 @@ def auroc(scores: NDArray[Any], right: NDArray[np.bool_]) -> float:
     return float((order[right].sum() - right.sum() * (right.sum() + 1) / 2) / (right.sum() * (~right).sum()))
 
 
+def asked_and_passages(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    return [row.question for row in rows], [text for row in rows for text in row.evidence.context]
+
+
+class Trained:
+    """Questions, claims and passages of the training data."""
+
+    def __init__(self, data: Path) -> None:
+        self._texts: set[str] = set()
+        for name in ("reading", "claims", "passages"):
+            with gzip.open(data / "train" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+                for row in map(json.loads, lines):
+                    own = [
+                        row.get("question"),
+                        row.get("claim"),
+                        *row.get("passages", ()),
+                        *row.get("other_passages", ()),
+                    ]
+                    if name == "passages":
+                        own.append(f"[{row['title']}] {row['text']}")
+                    self._texts.update(plain(text) for text in own if text)
+
+    def check(self, name: str, asked: Iterable[str], passages: Iterable[str]) -> None:
+        """End the program if a question or claim is one of the training data; print how many passages are."""
+        known = [text for text in asked if plain(text) in self._texts]
+        if known:
+            sys.exit(f"{name}: {len(known)} texts are in the training data, such as {known[0]!r:.120}")
+        shared = sum(plain(text) in self._texts for text in set(passages))
+        print(f"{name:38} no question is in the training data; {shared} of the passages are")
+
+
+def plain(text: str) -> str:
+    """Return a text as it is compared: letters and digits in lower case."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
 def compare(name: str, rows: Sequence[Row], model: EdgeModel, reader: SpanReader, show: int) -> None:
     begun = time.monotonic()
     readings = model.read([row.question for row in rows], [row.evidence.context for row in rows])
@@ -129,9 +168,10 @@ def compare(name: str, rows: Sequence[Row], model: EdgeModel, reader: SpanReader
         print(f"   {'right' if right else 'WRONG'} {row.question} => {text!r}, right: {row.answers}")
 
 
-def check_claims(data: Path, model: EdgeModel, limit: int | None) -> None:
+def check_claims(data: Path, model: EdgeModel, trained: Trained, limit: int | None) -> None:
     lines = (data / "claims" / "fever-symmetric-dev.jsonl").read_text("utf-8").splitlines()
     given = [json.loads(line) for line in lines][:limit]
+    trained.check("fever-symmetric-dev", [row["claim"] for row in given], [])
     labels = model.check([row["claim"] for row in given], [" ".join(row["evidence"]) for row in given])
     score = np.log(labels[:, 0] + 1e-9) - np.log(labels[:, 1] + 1e-9)
     right = np.array([row["label"] == "supported" for row in given])
@@ -164,15 +204,19 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="answers shown per set")
     options = parser.parse_args()
     model = EdgeModel(options.model, threads=options.threads)
+    trained = Trained(options.data)
     engine = pytrace.load(threads=options.threads)
     reader = SpanReader(ScriptedModel(["unused"]))
     print("in brackets: the answer extractor of today")
     for name, rows in adversarial(options.data):
+        trained.check(name, *asked_and_passages(rows))
         compare(name, rows[: options.limit], model, reader, options.show)
     for corpus in OPEN:
         for name, rows in open_corpus(options.data, options.work, corpus, engine, options.limit):
+            if name.endswith("gold"):
+                trained.check(name, *asked_and_passages(rows))
             compare(name, rows, model, reader, options.show)
-    check_claims(options.data, model, options.limit)
+    check_claims(options.data, model, trained, options.limit)
     choose_triples(options.data, model)
 
 
