@@ -15,4 +15,5 @@ PYBIND11_MODULE(_core, module) {
   pytrace::bindings::register_pairs(module);
   pytrace::bindings::register_late_interaction(module);
   pytrace::bindings::register_bags(module);
+  pytrace::bindings::register_spans(module);
 }

@@ -18,5 +18,6 @@ void register_names(pybind11::module_& module);
 void register_pairs(pybind11::module_& module);
 void register_late_interaction(pybind11::module_& module);
 void register_bags(pybind11::module_& module);
+void register_spans(pybind11::module_& module);
 
 }  // namespace pytrace::bindings

@@ -66,6 +66,18 @@ def embedding_bag(
     threads: int | None,
     /,
 ) -> npt.NDArray[np.float32]: ...
+def top_spans(
+    starts: npt.ArrayLike,
+    ends: npt.ArrayLike,
+    pairs: npt.ArrayLike,
+    owners: npt.ArrayLike,
+    offsets: npt.ArrayLike,
+    top: int,
+    max_tokens: int,
+    max_characters: int,
+    threads: int | None,
+    /,
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]: ...
 def normalize(vectors: npt.ArrayLike, threads: int | None, /) -> npt.NDArray[np.float32]: ...
 def expand(
     chain_scores: npt.ArrayLike,

@@ -19,6 +19,7 @@
 #include "late_interaction/max_sim.h"
 #include "names/names.h"
 #include "pairs/pairs.h"
+#include "spans/spans.h"
 #include "topk/topk.h"
 #include "topk/topk_rows.h"
 #include "walk/walk.h"
@@ -194,6 +195,29 @@ Bytes embedding_bag(const Inputs& in, int threads) {
   Bytes bytes;
   append(&bytes, out);
   return bytes;
+}
+
+// Windows of three passages with separators between them.
+Bytes top_spans(const Inputs& in, int threads) {
+  constexpr int64_t kWindows = 24, kTokens = 96, kWidth = 8, kTop = 10;
+  std::vector<int32_t> owners(kWindows * kTokens), places(2 * kWindows * kTokens);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    const auto token = static_cast<int32_t>(i % kTokens);
+    owners[i] = token % 32 == 0 ? -1 : token / 32;
+    places[2 * i] = 4 * token;
+    places[2 * i + 1] = 4 * token + 3;
+  }
+  const float* const values = in.items.data();
+  const pytrace::SpanWindows windows{kWindows,    kTokens, kWidth,        values,
+                                     values + 99, values,  owners.data(), places.data()};
+  std::vector<float> scores(kWindows * kTop);
+  std::vector<int32_t> first(scores.size()), last(scores.size());
+  pytrace::top_spans(windows, {kTop, 30, 300}, threads, scores.data(), first.data(), last.data());
+  Bytes out;
+  append(&out, scores);
+  append(&out, first);
+  append(&out, last);
+  return out;
 }
 
 Bytes similarity(const Inputs& in, int threads) {
@@ -554,6 +578,7 @@ int main(int count, char** arguments) {
     run("max_sim", [&](int threads) { return max_sim(in, threads, false); });
     run("max_sim, candidates", [&](int threads) { return max_sim(in, threads, true); });
     run("embedding_bag", [&](int threads) { return embedding_bag(in, threads); });
+    run("top_spans", [&](int threads) { return top_spans(in, threads); });
     run("similarity", [&](int threads) { return similarity(in, threads); });
     run("normalize", [&](int threads) { return normalize(in, threads); });
     for (int number = 0; number < pytrace::kFuzzyScorers; ++number) {
