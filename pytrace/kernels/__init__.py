@@ -1,4 +1,4 @@
-"""The nine kernels: typed fronts of the compiled core. No function hides the module of its name."""
+"""The ten kernels: typed fronts of the compiled core. No function hides the module of its name."""
 
 # The matrix `similarity.similarity` stays in its module, which it would hide here.
 from pytrace.kernels.alignment import align_batch, alignment_score, edit_distance, needleman_wunsch
@@ -20,6 +20,7 @@ from pytrace.kernels.late_interaction import max_sim
 from pytrace.kernels.names import FoundNames, NameTable
 from pytrace.kernels.set_cover import greedy_cover, minimum_cover, minimum_covers, scope_cover, scope_covers
 from pytrace.kernels.similarity import Metric, normalize, top_k
+from pytrace.kernels.spans import Spans, top_spans
 from pytrace.kernels.walk import Ranking, Reached, expand_links, personalised_pagerank
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Ranking",
     "Reached",
     "ScoreAlignment",
+    "Spans",
     "align_batch",
     "alignment_score",
     "cdist",
@@ -56,4 +58,5 @@ __all__ = [
     "scope_covers",
     "token_set_ratio",
     "top_k",
+    "top_spans",
 ]
