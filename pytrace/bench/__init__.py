@@ -5,7 +5,9 @@
 on the card where the case does not say that they come from NumPy; what the way there and back takes is reported apart.
 """
 
-KERNELS = ("similarity", "fuzzy", "alignment", "set_cover", "beam", "walk", "names", "late_interaction", "bags")
+KERNELS = (
+    "similarity", "fuzzy", "alignment", "set_cover", "beam", "walk", "names", "late_interaction", "bags", "spans",
+)  # fmt: skip
 """The kernels that have a bench, each in the module of its name."""
 
 CARD_KERNELS = ("similarity", "fuzzy", "alignment", "beam")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Bench(Command):
     """Verify each KERNEL's answers, then time it beside its peers on the same data and threads.
 
-    KERNEL is similarity, fuzzy, alignment, set_cover, beam, walk, names, late_interaction or bags; all by default.
+    KERNEL is similarity, fuzzy, alignment, set_cover, beam, walk, names, late_interaction, bags or spans; all by default.
     A wrong answer ends the run with exit status 1. Peers that are not installed are named and left out; get them
     with pip install 'pytrace-rag[bench]'. On a card (--device cuda) peers are PyTorch, CuPy and faiss with CUDA;
     set_cover runs on the processor alone.

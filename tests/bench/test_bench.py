@@ -30,6 +30,7 @@ from pytrace.bench import (
     plots,
     set_cover,
     similarity,
+    spans,
     stopwatch,
     suite,
     walk,
@@ -265,6 +266,7 @@ WRONG = [
     (names, "ours", one_name_too_few),
     (late_interaction, "max_sim", lambda *_, document_offsets, **__: np.zeros(len(document_offsets) - 1, np.float32)),
     (bags, "embedding_bag", lambda table, _, offsets: np.ones((len(offsets) - 1, table.shape[1]), np.float32)),
+    (spans, "top_spans", lambda *arrays, **options: kernels.top_spans(*arrays, **(options | {"max_tokens": 2}))),
 ]
 
 
