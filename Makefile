@@ -16,7 +16,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 # The core under AddressSanitizer and UBSan, in an environment of its own that takes all else from .venv.
 SANITIZED := .venv-sanitize
-KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py edit_distance.py alignment.py set_cover.py beam.py walk.py names.py words.py word_lists.py pairs.py late_interaction.py bags.py parallel.py hostile_calls.py)
+KERNEL_TESTS := $(addprefix tests/kernels/test_,similarity.py fuzzy.py edit_distance.py alignment.py set_cover.py beam.py walk.py names.py words.py word_lists.py pairs.py late_interaction.py bags.py spans.py parallel.py hostile_calls.py)
 
 CUDA_FILES := $(wildcard csrc/cuda/* bindings/cuda/*)
 EMULATION_FILES := $(wildcard tests/cuda_emulation/* tests/native/cuda_*)

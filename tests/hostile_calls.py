@@ -42,6 +42,7 @@ from pytrace.kernels import (
     normalize,
     set_cover,
     top_k,
+    top_spans,
     walk,
 )
 from pytrace.kernels.names import NameTable
@@ -491,6 +492,38 @@ def make_embedding_bag(rng: Dice) -> Call:
     if rng.random() < 0.1:
         options["scale"] = rng.choice([0.5, np.abs(reals(rng, rows)) + 0.1])
     return Call(embedding_bag, [table, tokens, ends(rng, rng.choice([1, 2, 9]), size)], options, check_embedding_bag)
+
+
+def check_top_spans(result: Any, args: list[Any], options: dict[str, Any]) -> None:
+    scores, first, last = result
+    expect(is_array(scores, np.float32, 2) and is_array(first, np.int32, 2) and is_array(last, np.int32, 2), result)
+    expect(scores.shape == first.shape == last.shape, result)
+    there = first >= 0
+    expect(bool((last[there] >= first[there]).all() and np.isfinite(scores[there]).all()), result)
+    expect(bool((last[~there] == -1).all() and (scores[~there] == -np.inf).all()), result)
+    if isinstance(args[0], np.ndarray) and type(options["top"]) is int:
+        expect(scores.shape == (len(args[0]), options["top"]), (scores.shape, args[0].shape))
+        expect(not there.any() or bool((last < args[0].shape[1]).all()), result)
+
+
+def make_top_spans(rng: Dice) -> Call:
+    windows, tokens = rng.choice([0, 1, 2, 5]), rng.choice(SIZES)
+    width = rng.choice([0, 1, 3, 16, 17])
+    if rng.large:
+        windows, tokens = 8, 300
+    values = [reals(rng, windows, tokens).astype(np.float32) for _ in range(2)]
+    owners = (integers(rng, windows * tokens, 4, np.int32) - 1).reshape(windows, tokens)
+    if rng.random() < 0.8:
+        owners.sort(axis=1)
+    arrays = [
+        reals(rng, windows, tokens, 2 * width).astype(np.float32),
+        owners,
+        integers(rng, windows * tokens * 2, 400, np.int32).reshape(windows, tokens, 2),
+    ]
+    options: dict[str, Any] = {"top": rng.choice([0, 1, 3, 20, 100]), "threads": threads(rng)}
+    if rng.random() < 0.5:
+        options |= {"max_tokens": rng.choice([1, 5, 2**40]), "max_characters": rng.choice([0, 90, 2**40])}
+    return Call(top_spans, [*values, *arrays], options, check_top_spans)
 
 
 def check_similarity(result: Any, args: list[Any], _options: dict[str, Any]) -> None:
@@ -1054,7 +1087,7 @@ MAKERS: list[Callable[[Dice], Call]] = [
     make_extract, make_needleman, make_edit_distance, make_align_batch, make_cover, make_scope, make_expand,
     make_log_sum_exp, make_walk, make_word_scores, make_live_postings, make_names, make_word_scores_of, make_word_top,
     make_pair_features, make_texts, make_turned, make_terms, make_scaled_rows,
-    make_max_sim, make_embedding_bag,
+    make_max_sim, make_embedding_bag, make_top_spans,
 ]  # fmt: skip
 
 
