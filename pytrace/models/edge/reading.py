@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.kernels import Spans, top_spans
 from pytrace.models.edge.packing import PackedInput, Packer, padded
 
 KINDS = ("span", "yes", "no", "none")
@@ -68,7 +69,7 @@ def read(
         Windows that go through the network together.
     """
     windows = [packer.windows(question, texts) for question, texts in zip(questions, passages, strict=True)]
-    found = _run_all(run, packer, [window for mine in windows for window in mine], batch)
+    found = _read_all(run, packer, [window for mine in windows for window in mine], batch, top)
     readings = []
     index = 0
     for mine, texts in zip(windows, passages, strict=True):
@@ -76,10 +77,10 @@ def read(
         weights: list[float] = []
         kinds: list[NDArray[np.float32]] = []
         for window in mine:
-            starts, ends, pairs, kind = found[index][:4]
+            best_spans, kind = found[index]
             index += 1
             best = -np.inf
-            for score, first, last in top_spans(window, starts, ends, pairs, top):
+            for score, first, last in best_spans:
                 place = (int(window.passages[first]), int(window.offsets[first, 0]), int(window.offsets[last, 1]))
                 best = max(best, score)
                 if place not in spans or spans[place].score < score:
@@ -134,41 +135,55 @@ def link(
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
+def _read_all(
+    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int, top: int
+) -> list[tuple[list[tuple[float, int, int]], NDArray[np.float32]]]:
+    """Return each window's best spans (score, first and last token) and logits of `KINDS`."""
+    found: dict[int, tuple[list[tuple[float, int, int]], NDArray[np.float32]]] = {}
+    for some, outputs in _batches(run, packer, windows, batch):
+        starts, ends, pairs, kinds = outputs[:4]
+        spans = _best_spans([windows[index] for index in some], starts, ends, pairs, top)
+        for row, index in enumerate(some):
+            there = spans.first[row] >= 0
+            scores, firsts, lasts = (array[row][there].tolist() for array in spans)
+            found[index] = (list(zip(scores, firsts, lasts, strict=True)), kinds[row])
+    return [found[index] for index in range(len(windows))]
+
+
+def _best_spans(
+    windows: Sequence[PackedInput],
+    starts: NDArray[np.float32],
+    ends: NDArray[np.float32],
+    pairs: NDArray[np.float32],
+    top: int,
+) -> Spans:
+    """Return the best spans of a batch's windows, whose outputs are padded to the longest."""
+    owners = np.full(starts.shape, -1, np.int32)
+    offsets = np.full((*starts.shape, 2), -1, np.int32)
+    for row, window in enumerate(windows):
+        owners[row, : len(window.ids)] = window.passages
+        offsets[row, : len(window.ids)] = window.offsets
+    return top_spans(
+        starts, ends, pairs, owners, offsets, top=top, max_tokens=MAX_SPAN_TOKENS, max_characters=MAX_SPAN_CHARACTERS
+    )
+
+
 def _run_all(
     run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int
 ) -> list[tuple[NDArray[np.float32], ...]]:
-    """Run windows, those of about the same length together; return the outputs of each in their order."""
-    order = sorted(range(len(windows)), key=lambda index: len(windows[index].ids))
+    """Run windows; return the outputs of each in their order."""
     found: dict[int, tuple[NDArray[np.float32], ...]] = {}
-    for begin in range(0, len(order), batch):
-        some = order[begin : begin + batch]
-        outputs = run(padded([windows[index] for index in some], packer.pad_id))
+    for some, outputs in _batches(run, packer, windows, batch):
         for row, index in enumerate(some):
             found[index] = tuple(output[row] for output in outputs)
     return [found[index] for index in range(len(windows))]
 
 
-def top_spans(
-    window: PackedInput, starts: NDArray[np.float32], ends: NDArray[np.float32], pairs: NDArray[np.float32], top: int
-) -> list[tuple[float, int, int]]:
-    """Return the best spans of a window: score, first and last token, within one passage.
-
-    The score is log p(first) + log p(last | first) - log p(none), in nats: each end is scored given its start.
-    """
-    count = len(window.ids)
-    begin = np.where(window.passages >= 0, starts[:count], -np.inf)
-    none = float(starts[0])
-    found = []
-    for first in np.argsort(-begin, kind="stable")[: 4 * top].tolist():
-        if not np.isfinite(begin[first]):
-            break
-        # A passage's tokens lie next to each other, but for its title where a long one was cut.
-        inside = np.flatnonzero(window.passages[first:count] == window.passages[first]) + first
-        logits = ends[inside] + pairs[inside, PAIR_WIDTH:] @ pairs[first, :PAIR_WIDTH] / np.sqrt(PAIR_WIDTH)
-        logits = logits - logits.max()
-        logits = logits - np.log(np.exp(logits).sum())
-        width = window.offsets[inside, 1] - window.offsets[first, 0]
-        near = (inside < first + MAX_SPAN_TOKENS) & (width <= MAX_SPAN_CHARACTERS)
-        for place in np.argsort(-logits[near], kind="stable")[:top].tolist():
-            found.append((float(begin[first] + logits[near][place]) - none, first, int(inside[near][place])))
-    return sorted(found, key=lambda one: (-one[0], one[1:]))[:top]
+def _batches(
+    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int
+) -> Iterator[tuple[list[int], Logits]]:
+    """Run windows, those of about the same length together; yield the indices of each batch and its outputs."""
+    order = sorted(range(len(windows)), key=lambda index: len(windows[index].ids))
+    for begin in range(0, len(order), batch):
+        some = order[begin : begin + batch]
+        yield some, run(padded([windows[index] for index in some], packer.pad_id))
