@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ class PackedInput(NamedTuple):
 
 
 class Packer:
-    """Tokenizes texts and packs them; tokens of recent texts are kept."""
+    """Tokenizes texts and packs them; tokens of recent texts are kept. Threads may share one."""
 
     def __init__(self, tokenizer: Path) -> None:
         self._path = tokenizer
@@ -52,7 +52,8 @@ class Packer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.pad_id, self._begin, self._end = (self._mark(mark, tokenizer) for mark in ("[PAD]", "[CLS]", "[SEP]"))
-        self._known: OrderedDict[str, TokenizedText] = OrderedDict()
+        # Tokens of recent texts, without marks; several threads may ask.
+        self.tokens: Callable[[str], TokenizedText] = functools.lru_cache(_CACHED_TEXTS)(self._tokenized)
 
     def _mark(self, mark: str, path: Path) -> int:
         found = self._tokenizer.token_to_id(mark)
@@ -60,21 +61,12 @@ class Packer:
             raise ModelFileError(f"{path} has no token {mark}; give the tokenizer of a BERT")
         return found
 
-    def tokens(self, text: str) -> TokenizedText:
-        """Return the tokens of a text, without marks."""
-        known = self._known.get(text)
-        if known is None:
-            # Half of a surrogate pair has no UTF-8.
-            plain = text.encode("utf-8", "replace").decode("utf-8")
-            with usable(self._path):  # a broken one has numbers that no token has
-                found = self._tokenizer.encode(plain, add_special_tokens=False)
-                known = TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
-            self._known[text] = known
-            if len(self._known) > _CACHED_TEXTS:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(text)
-        return known
+    def _tokenized(self, text: str) -> TokenizedText:
+        # Half of a surrogate pair has no UTF-8.
+        plain = text.encode("utf-8", "replace").decode("utf-8")
+        with usable(self._path):  # a broken one has numbers that no token has
+            found = self._tokenizer.encode(plain, add_special_tokens=False)
+            return TokenizedText(np.array(found.ids, np.int32), np.array(found.offsets, np.int32).reshape(-1, 2))
 
     def pack(
         self, question: str, parts: Sequence[tuple[int, NDArray[np.int64]]], passages: Sequence[str]
