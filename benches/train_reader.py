@@ -1,10 +1,11 @@
 """Learn the weights of the answer extractor, and measure it on questions that it has not seen.
 
-    python -m benches.train_reader --data DIR --work DIR [--write]
+    python -m benches.train_reader --data DIR --work DIR [--edge DIR] [--write]
 
 Learns from DATA/train alone: questions of several hops and of one, read with what the search finds for them among 21,000 passages, and
 questions with their own passages; confidence is learned from answers by weights that did not see their questions, and from questions that
-are asked of a corpus without their passages. Prints EM, F1 and calibration on the open corpora, none of whose questions is learned from.
+are asked of a corpus without their passages. With --edge, learns what the scores of the small model of a folder count beside the rules,
+from questions that this model has not read. Prints EM, F1 and calibration on the open corpora, none of whose questions is learned from.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -28,12 +29,13 @@ import pytrace
 from benches.reading_sets import Example, index_of, questions_of, searched, train_examples
 from pytrace.certify.claims.evaluation import calibration_error
 from pytrace.evaluation.scores.metrics import exact_match, f1_score
+from pytrace.models.edge.edge_model import GRAPH, EdgeModel
+from pytrace.models.edge.reading import EdgeReading
 from pytrace.reader.spans import weights as shipped
 from pytrace.reader.spans.certainty import certainty
-from pytrace.reader.spans.features import candidates
-from pytrace.reader.spans.reader import SpanReader, entry_facts
-from pytrace.reader.spans.weights import SpanWeights
-from pytrace.storage.question_hashes import save_question_hashes
+from pytrace.reader.spans.reader import SpanReader
+from pytrace.reader.spans.weights import BESIDE_EDGE, SpanWeights
+from pytrace.storage.question_hashes import load_question_hashes, question_hash, save_question_hashes
 
 Floats = NDArray[np.float64]
 
@@ -57,11 +59,37 @@ class Row(NamedTuple):
     worth: NDArray[np.float32]
 
 
-def rows_of(examples: Iterable[Example], vocabulary: dict[str, int]) -> list[Row]:
+class Remembered:
+    """The small model, which reads each question and its evidence once."""
+
+    def __init__(self, model: EdgeModel) -> None:
+        self._model = model
+        self._read: dict[tuple[str, tuple[str, ...]], EdgeReading] = {}
+
+    def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int) -> list[EdgeReading]:
+        keys = [(question, tuple(texts)) for question, texts in zip(questions, passages, strict=True)]
+        for key in keys:
+            if key not in self._read:
+                self._read[key] = self._model.read([key[0]], [key[1]], top=top)[0]
+        return [self._read[key] for key in keys]
+
+
+def reader_of(edge: Remembered | None, weights: SpanWeights) -> SpanReader:
+    # It asks no language model.
+    return SpanReader(None, edge=None if edge is None else lambda: edge, weights=weights)  # type: ignore[arg-type,return-value]
+
+
+def rows_of(
+    examples: Iterable[Example], edge: Remembered | None, vocabulary: dict[str, int], seen: Collection[str]
+) -> list[Row]:
+    reader = reader_of(edge, SpanWeights({}, {}))
     rows: list[Row] = []
     begun = time.monotonic()
     for example in examples:
-        found = candidates(example.question, example.evidence.context, entry_facts(example.evidence))
+        if question_hash(example.question) in seen:
+            continue
+        (read,) = reader.edge_readings([example.question], [example.evidence.context])
+        found = reader.candidates(example.question, example.evidence, read)
         names: list[int] = []
         values: list[float] = []
         starts = [0]
@@ -142,17 +170,18 @@ class Read(NamedTuple):
     right: bool
 
 
-def read(examples: Iterable[Example], weights: SpanWeights) -> list[Read]:
-    reader = SpanReader(None, weights=weights)  # type: ignore[arg-type]  # it asks no model
+def read(examples: Iterable[Example], edge: Remembered | None, weights: SpanWeights) -> list[Read]:
+    reader = reader_of(edge, weights)
     reads = []
     for example in examples:
-        ranked = reader.rank(example.question, example.evidence)
+        (seen,) = reader.edge_readings([example.question], [example.evidence.context])
+        ranked = reader.rank(example.question, example.evidence, seen)
         if not ranked:
             reads.append(Read("", {"always": 1.0}, False))
             continue
         text = ranked[0].candidate.text
         right = bool(example.answers) and exact_match(text, example.answers) == 1
-        reads.append(Read(text, certainty(example.question, example.evidence, ranked), right))
+        reads.append(Read(text, certainty(example.question, example.evidence, ranked, seen), right))
     return reads
 
 
@@ -171,7 +200,7 @@ def learn_certainty(reads: Sequence[Read]) -> dict[str, float]:
     return {name: round(float(weight), 4) for name, weight in zip(names, found, strict=True)}
 
 
-def learned(rows: Sequence[Row], vocabulary: dict[str, int]) -> SpanWeights:
+def learned(rows: Sequence[Row], edge: Remembered | None, vocabulary: dict[str, int]) -> SpanWeights:
     """Learn choice from all rows, and certainty from the answers of each fold by weights of the others."""
     # All forms of a question are in one fold.
     draws = [crc32(row.example.question.encode()) for row in rows]
@@ -183,7 +212,7 @@ def learned(rows: Sequence[Row], vocabulary: dict[str, int]) -> SpanWeights:
         drawn = [(row.example, draw // FOLDS) for row, draw in zip(rows, draws, strict=True) if draw % FOLDS == fold]
         mine = [each for each, draw in drawn if each.evidence.relevance or draw % 4 == 0]
         examples += mine
-        reads += read(mine, weights)
+        reads += read(mine, edge, weights)
         print(f"fold {fold}: {np.mean([one.right for one in reads]):.3f} right so far", file=sys.stderr, flush=True)
     print_thresholds(examples, reads)
     return SpanWeights(learn_choice(rows, vocabulary), learn_certainty(reads))
@@ -211,11 +240,11 @@ def print_thresholds(examples: Sequence[Example], reads: Sequence[Read]) -> None
         )
 
 
-def print_sets(sets: dict[str, list[Example]], weights: SpanWeights) -> None:
+def print_sets(sets: dict[str, list[Example]], edge: Remembered | None, weights: SpanWeights) -> None:
     print("| set | questions | EM | F1 | mean confidence | calibration error |\n|---|---|---|---|---|---|")
     together: list[tuple[float, bool]] = []
     for name, examples in sets.items():
-        reads = read(examples, weights)
+        reads = read(examples, edge, weights)
         confidences = np.array([weights.probability(one.told) for one in reads])
         right = np.array([one.right for one in reads])
         f1 = np.mean(
@@ -240,14 +269,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="folder for indexes, which are made once")
+    parser.add_argument("--edge", type=Path, help="the small model's folder")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     engine = pytrace.load(threads=1)
     vocabulary: dict[str, int] = {}
-    rows = rows_of(train_examples(given.data, given.work, engine), vocabulary)
+    edge = Remembered(EdgeModel(given.edge)) if given.edge else None
+    seen = load_question_hashes(given.edge / GRAPH, remedy="train it again") if given.edge else ()
+    if seen is None:
+        sys.exit(f"{given.edge} does not say which questions its model has read")
+    rows = rows_of(train_examples(given.data, given.work, engine), edge, vocabulary, seen)
     print(f"{len(rows):,} questions to learn from: {Counter(row.example.set for row in rows)}", file=sys.stderr)
-    weights = learned(rows, vocabulary)
-    weights = msgspec.structs.replace(weights, made_by="python -m benches.train_reader --data DIR --work DIR --write")
+    weights = learned(rows, edge, vocabulary)
+    made_by = f"python -m benches.train_reader --data DIR --work DIR {'--edge DIR ' if edge else ''}--write"
+    weights = msgspec.structs.replace(weights, made_by=made_by)
     sets: dict[str, list[Example]] = {}
     indexes: dict[str, Any] = {}
     for name in OPEN:
@@ -257,9 +292,9 @@ def main() -> None:
     for name, other in zip(OPEN, (*OPEN[1:], OPEN[0]), strict=True):
         rows_of_set = questions_of(given.data / "open" / name, 100)
         sets[f"{name} asked of {other}"] = list(searched(indexes[other], rows_of_set, engine, name, foreign=True))
-    print_sets(sets, weights)
+    print_sets(sets, edge, weights)
     if given.write:
-        path = Path(shipped.__file__).with_name("weights.json")
+        path = given.edge / BESIDE_EDGE if edge else Path(shipped.__file__).with_name("weights.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=0) + b"\n")
         save_question_hashes(path, [row.example.question for row in rows], made_by=weights.made_by)
         print(f"{len(weights.choice):,} weights written to {path}")

@@ -16,7 +16,9 @@ from pytrace.engine.corpus import Corpus
 from pytrace.engine.encoders import is_address, load_cross_encoder, load_encoder
 from pytrace.errors import InputError
 from pytrace.methods.abilities import LARGE, Abilities
+from pytrace.models.edge.edge_model import EdgeModel, shipped_edge
 from pytrace.models.language_model import deferred
+from pytrace.processes import useful_threads
 from pytrace.results import Request, Result, Task
 
 if TYPE_CHECKING:
@@ -132,6 +134,16 @@ class Engine:
             encoder: Encoder = vars(self)["encoder"]
             return encoder
 
+    def edge_model(self) -> EdgeModel:
+        """Return the small model that reads answers and checks claims, loaded on first use."""
+        with _ENCODERS:
+            if "edge" not in vars(self):
+                directory = shipped_edge()
+                assert directory is not None  # who calls this has looked
+                vars(self)["edge"] = EdgeModel(directory, threads=useful_threads(self.threads))
+            edge: EdgeModel = vars(self)["edge"]
+            return edge
+
     @functools.cached_property
     def cross_encoder(self) -> CrossEncoder:
         """The cross-encoder, which runs where the encoder does."""
@@ -234,6 +246,7 @@ class Engine:
             self.abilities,
             settings,
             reader=self.reader,
+            edge=None if shipped_edge() is None else self.edge_model,
             cross_encoder=lambda: self.cross_encoder,
             **parts,
         )

@@ -26,6 +26,7 @@ from pytrace.records import Answer, Document, Evidence, Usage
 
 if TYPE_CHECKING:
     from pytrace.kg.knowledge import Knowledge
+    from pytrace.models.edge.edge_model import EdgeModel
     from pytrace.models.encoders.cross_encoder import CrossEncoder
     from pytrace.models.encoders.encoder import Encoder
     from pytrace.retrieval import SentenceIndex
@@ -153,6 +154,11 @@ class Method(ABC):
         if not hasattr(self, "_reader"):
             raise InputError(f"{self.name} has no reader apart from its model; leave --reader-llm out")
         self._reader = self._reader.with_model(model)
+
+    def extract_with(self, edge: Callable[[], EdgeModel]) -> None:
+        """Have the small model help to take answers out of the evidence, if that is how the method answers."""
+        if hasattr(self, "_reader"):
+            self._reader = self._reader.with_edge(edge)
 
     @abstractmethod
     def _select(self, questions: Sequence[str], documents: Documents, stages: Stages) -> list[Selected]:

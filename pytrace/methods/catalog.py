@@ -19,6 +19,7 @@ from pytrace.kg.knowledge import Knowledge
 from pytrace.methods.abilities import CAPABLE, ModelAbilities
 from pytrace.methods.base import METHODS, TAKEN, Method, MethodRow, Parts, changed, setting_name
 from pytrace.methods.systems import system_row
+from pytrace.models.edge.edge_model import EdgeModel
 from pytrace.models.encoders.cross_encoder import CrossEncoder
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.models.language_model import LanguageModel
@@ -201,6 +202,7 @@ def make_method(
     overrides: Iterable[str] = (),
     *,
     reader: LanguageModel | None = None,
+    edge: Callable[[], EdgeModel] | None = None,
     graph: TripleStore | None = None,
     extracted: Callable[[Any], object] | None = None,
     index: SentenceIndex | None = None,
@@ -222,6 +224,8 @@ def make_method(
         Gives the encoder; called only for a method that needs one.
     reader
         The language model that reads the answer, if another one.
+    edge
+        Opens the small model, which helps to take answers out of the evidence; None: rules do that alone.
     graph, extracted, index, knowledge, cross_encoder, search, corpus, hops
         What some methods take or need: see `pytrace.methods.base.Parts`.
 
@@ -267,4 +271,6 @@ def make_method(
         instance = make(model, encoder(), settings, name=named.label, **taken)
     if reader is not None:
         instance.read_with(reader)
+    if edge is not None:
+        instance.extract_with(edge)
     return instance

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import re
 import string
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -22,6 +22,9 @@ from pytrace.reader.conclusions import FOREIGN_CONCLUSION, FOREIGN_COPULA, FULL_
 from pytrace.reader.prompts import ReaderDemonstration, ReaderKind
 from pytrace.reader.thinking import without_thinking
 from pytrace.records import Evidence
+
+if TYPE_CHECKING:
+    from pytrace.models.edge.edge_model import EdgeModel
 
 INSTRUCTION = "Answer the question from the context. Write only the answer, as short as possible."
 WITHOUT_CONTEXT = "Answer the question. Write only the answer, as short as possible."
@@ -71,6 +74,10 @@ class Reader:
     def with_model(self, model: LanguageModel) -> Reader:
         """Return the same reader with another model."""
         return Reader(model, **self._settings)
+
+    def with_edge(self, edge: Callable[[], EdgeModel]) -> Reader:  # noqa: ARG002 - for readers that take spans
+        """Return a reader that the small model helps; this one writes its answers, so it stays as it is."""
+        return self
 
     @property
     def _settings(self) -> dict[str, Any]:

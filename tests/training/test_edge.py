@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import itertools
 import json
 import random
 import re
@@ -409,6 +411,15 @@ def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
 
 
 class TestTraining:
+    def test_it_says_which_questions_its_steps_have_read(self, base: Path) -> None:
+        _, made = task(base)
+        assert made.epoch_steps > 2
+        read = [made.questions(steps) for steps in range(made.epoch_steps + 2)]
+        assert read[0] == set()
+        assert read[1] < read[made.epoch_steps]
+        assert all(before <= after for before, after in itertools.pairwise(read))
+        assert read[made.epoch_steps] == read[made.epoch_steps + 1] == {row.question for row in questions()[2:]}
+
     def test_it_learns(self, base: Path) -> None:
         network, work = task(base)
         done = learn(network, work, SETTINGS, Length(steps=250), threads=1)
@@ -545,21 +556,24 @@ class TestCommand:
                 stream.writelines(json.dumps(row) + "\n" for row in given)
         out = tmp_path / "out"
         command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=384"]  # fmt: skip
-        ended = CliRunner().invoke(program, [*command, "--steps", "3"])
+        ended = CliRunner().invoke(program, [*command, "--steps", "12"])
         assert ended.exit_code == 0, ended.output
         report = json.loads((out / "report.json").read_text("utf-8"))
-        assert report["steps"] == 3
+        assert report["steps"] == 12
         assert report["held_out"] == 4
         assert report["data"]["squad2"] == 10
-        refused = CliRunner().invoke(program, [*command, "--steps", "3"])
+        refused = CliRunner().invoke(program, [*command, "--steps", "12"])
         assert refused.exit_code != 0
         assert isinstance(refused.exception, InputError)
         assert "holds a training; continue with --resume" in str(refused.exception)
-        again = CliRunner().invoke(program, [*command, "--steps", "3", "--resume", "--json"])
+        again = CliRunner().invoke(program, [*command, "--steps", "12", "--resume", "--json"])
         assert again.exit_code == 0, again.output
         hashes = load_question_hashes(out / "model" / "model.onnx", remedy="")
         assert hashes is not None
-        assert question_hash(rows[5]["question"]) in hashes or question_hash(rows[6]["question"]) in hashes
+        read = [row for row in rows if question_hash(row["question"]) in hashes]
+        assert read
+        assert len(hashes) == len({row["question"] for row in read})  # and no made ones: they were not read
+        assert report["sha256"]["model.onnx"] == hashlib.sha256((out / "model" / "model.onnx").read_bytes()).hexdigest()
 
     def test_the_graph_in_int8_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
         network = edge_network(base, seed=0, dropout=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,15 @@ from pytrace.models.edge.reading import EdgeReading, Logits, check, link, read
 from pytrace.models.encoders.onnx_graph import open_session
 
 _OUTPUTS = ["start", "end", "pair", "kind", "check", "link"]
-_FILES = ("model.onnx", "tokenizer.json")
+GRAPH = "model.onnx"
+TOKENIZER = "tokenizer.json"
+_SHIPPED = Path(__file__).with_name("weights")
+
+
+def shipped_edge() -> Path | None:
+    """Return the folder of the small model; None if it, or what runs it, is not installed."""
+    usable = (_SHIPPED / GRAPH).is_file() and find_spec("onnxruntime") is not None
+    return _SHIPPED if usable else None
 
 
 class EdgeModel:
@@ -34,15 +43,16 @@ class EdgeModel:
     """
 
     def __init__(self, directory: Path, *, threads: int = 1) -> None:
-        for name in _FILES:
+        for name in (GRAPH, TOKENIZER):
             if not (directory / name).is_file():
                 raise ModelFileError(f"{directory} has no {name}; give a folder that 'pytrace train edge' wrote")
-        self._packer = Packer(directory / _FILES[1])
-        self._session = open_session(directory / _FILES[0], ["CPUExecutionProvider"], threads)
+        self.directory = directory
+        self._packer = Packer(directory / TOKENIZER)
+        self._session = open_session(directory / GRAPH, ["CPUExecutionProvider"], threads)
         given = [item.name for item in self._session.get_outputs()]
         if given != _OUTPUTS:
             raise ModelFileError(
-                f"{directory / _FILES[0]} gives {', '.join(given)} instead of {', '.join(_OUTPUTS)}; give a model that "
+                f"{directory / GRAPH} gives {', '.join(given)} instead of {', '.join(_OUTPUTS)}; give a model that "
                 "'pytrace train edge' wrote"
             )
 

@@ -6,18 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pytrace.models.edge.reading import KINDS, EdgeReading
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.words import content_stems, words
 from pytrace.records import Evidence
 
 if TYPE_CHECKING:
+    from pytrace.reader.spans.features import Scored
     from pytrace.reader.spans.reader import Ranked
 
 _BOUND = 1e-4
+_MOST_NATS = 10.0
 
 
-def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> dict[str, float]:
+def certainty(
+    question: str, evidence: Evidence, ranked: Sequence[Ranked], read: EdgeReading | None = None
+) -> dict[str, float]:
     """Return what speaks for the first of some candidates being right, by name.
 
     Parameters
@@ -26,6 +31,8 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
         What was asked, and the evidence.
     ranked
         The candidates, the likeliest first, with scores in log-probabilities up to a constant.
+    read
+        What the small model read, if there is one.
     """
     best = ranked[0]
     form = f" {normalise_answer(best.candidate.text)} "
@@ -42,6 +49,7 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
     names = {word.stem for word in words(question)[1:] if word.kind in ("name", "number")} & asked.stems
     if names and not names & seen:
         return {"no name seen": 1.0}  # the texts are about something else, so other features mislead
+    by_edge = {} if read is None else edge_says(read, best.candidate)
     features = best.candidate.features
     told = {
         "always": 1.0,
@@ -58,7 +66,20 @@ def certainty(question: str, evidence: Evidence, ranked: Sequence[Ranked]) -> di
         "focus": features.get("focus share", 0.0),
         "unranked": float(not evidence.relevance),
     }
-    return told | signals(evidence.signals, features)
+    return told | signals(evidence.signals, features) | by_edge
+
+
+def edge_says(read: EdgeReading, best: Scored) -> dict[str, float]:
+    """Return what the small model says of the first candidate, and of there being an answer at all."""
+    top = max(-_MOST_NATS, min(read.spans[0].score if read.spans else -_MOST_NATS, _MOST_NATS))
+    return {
+        "edge answerable": top if best.spans else 0.0,
+        "edge none": read.kinds[KINDS.index("none")],
+        "edge behind": -best.features.get("edge", 0.0),
+        "edge kind": abs(best.features.get("edge kind", 0.0)),
+        "edge best": best.features.get("edge best", 0.0),
+        "edge only": best.features.get("edge only", 0.0),
+    }
 
 
 def signals(searched: Mapping[str, float], features: Mapping[str, float]) -> dict[str, float]:

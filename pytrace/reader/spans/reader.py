@@ -1,21 +1,27 @@
 """The reader that takes an answer out of the evidence, or says yes or no, without a language model.
 
-Candidates are found by rule (`candidates`), and told apart by what is said around them (`features`) with learned weights
-(`weights.json`, `python -m benches.train_reader`). Which of two was earlier, later, older or younger is decided by their dates, if the
+Candidates are found by rule (`candidates`) and by the small model, where it is installed (`edge_features`). They are told apart by its
+scores and by what is said around them (`features`), with learned weights (`python -m benches.train_reader`). Which of two was earlier, later, older or younger is decided by their dates, if the
 evidence has these, and whether two come from one country by the countries that it names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytrace.models.language_model import LanguageModel
 from pytrace.reader.answers import Reader, Reading
 from pytrace.reader.spans.certainty import certainty
+from pytrace.reader.spans.edge_features import TOP_SPANS, with_edge
 from pytrace.reader.spans.features import EntryFacts, Scored, candidates
-from pytrace.reader.spans.weights import SpanWeights, shipped_weights
+from pytrace.reader.spans.weights import SpanWeights, edge_weights, shipped_weights
 from pytrace.records import Evidence
+
+if TYPE_CHECKING:
+    from pytrace.models.edge.edge_model import EdgeModel
+    from pytrace.models.edge.reading import EdgeReading
 
 # Score of a rare question word near a name in software. The weights are learned from prose, which has no such names. This value was set
 # by hand on 15 questions about one documentation site. It orders the candidates, but does not change their confidence.
@@ -38,43 +44,79 @@ class SpanReader(Reader):
     ----------
     model
         Language model of the method.
+    edge
+        Opens the small model, whose scores count beside those of the rules; None: the rules alone.
     weights
         Weights instead of those that come with the package.
     **settings
         As for `Reader`.
     """
 
-    def __init__(self, model: LanguageModel, *, weights: SpanWeights | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        edge: Callable[[], EdgeModel] | None = None,
+        weights: SpanWeights | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(model, **settings)
-        self._weights = weights or shipped_weights()
+        self._edge = edge
+        self._given = weights
+
+    @functools.cached_property
+    def _weights(self) -> SpanWeights:
+        if self._given is not None:
+            return self._given
+        return shipped_weights() if self._edge is None else edge_weights(self._edge().directory)
 
     def with_model(self, model: LanguageModel) -> Reader:
         """Return the same reader with another model."""
-        return SpanReader(model, weights=self._weights, **self._settings)
+        return SpanReader(model, edge=self._edge, weights=self._given, **self._settings)
+
+    def with_edge(self, edge: Callable[[], EdgeModel]) -> Reader:
+        """Return the same reader with the small model beside its rules."""
+        return SpanReader(self.model, edge=edge, **self._settings)
 
     def read(self, questions: Sequence[str], evidence: Sequence[Evidence]) -> list[Reading]:
         """Answer every question from its evidence."""
         bare = [number for number, seen in enumerate(evidence) if not seen.context and seen.kind != "documents"]
         written = super().read([questions[number] for number in bare], [evidence[number] for number in bare])
         readings = dict(zip(bare, written, strict=True))
-        for number, (question, seen) in enumerate(zip(questions, evidence, strict=True)):
-            if number not in readings:
-                readings[number] = self._reading(question, seen)
+        rest = [number for number in range(len(questions)) if number not in readings]
+        asked, seen = [questions[number] for number in rest], [evidence[number] for number in rest]
+        found = self.edge_readings(asked, [one.context for one in seen])
+        for number, question, one, read in zip(rest, asked, seen, found, strict=True):
+            readings[number] = self._reading(question, one, read)
         return [readings[number] for number in range(len(questions))]
 
-    def rank(self, question: str, evidence: Evidence) -> list[Ranked]:
+    def edge_readings(
+        self, questions: Sequence[str], contexts: Sequence[Sequence[str]]
+    ) -> Sequence[EdgeReading | None]:
+        """Return what the small model reads, all questions in one call; None for each question if there is no such model."""
+        if self._edge is None:
+            return [None] * len(questions)
+        return self._edge().read(questions, contexts, top=TOP_SPANS)
+
+    def candidates(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Scored]:
+        """Return the candidates of a question, those of the small model with those of the rules, in the order of the evidence."""
+        facts = entry_facts(evidence)
+        found = candidates(question, evidence.context, facts)
+        return found if read is None else with_edge(found, read, facts)
+
+    def rank(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Ranked]:
         """Return the candidates of a question, likeliest first; if a rule decides, only those that it allows."""
-        found = candidates(question, evidence.context, entry_facts(evidence))
+        found = self.candidates(question, evidence, read)
         decided = [one for one in found if one.features.get("the one of two") or one.features.get("an identifier")]
         ranked = [Ranked(one, self._weights.score(one.features)) for one in decided or found]
         # The sort is stable: among equal candidates, the first in the evidence stays first.
         return sorted(ranked, key=_order)
 
-    def _reading(self, question: str, evidence: Evidence) -> Reading:
-        ranked = self.rank(question, evidence)
+    def _reading(self, question: str, evidence: Evidence, read: EdgeReading | None) -> Reading:
+        ranked = self.rank(question, evidence, read)
         if not ranked:
             return Reading("", 0)
-        told = certainty(question, evidence, ranked)
+        told = certainty(question, evidence, ranked, read)
         best = ranked[0].candidate
         return Reading(best.text, 0, places=best.spans, probability=self._weights.probability(told))
 

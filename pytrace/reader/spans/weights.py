@@ -12,9 +12,13 @@ from pathlib import Path
 
 import msgspec
 
+from pytrace.errors import ModelFileError
+from pytrace.models.edge.edge_model import GRAPH, shipped_edge
 from pytrace.storage.question_hashes import load_question_hashes
 
 _SHIPPED = Path(__file__).with_name("weights.json")
+BESIDE_EDGE = "reading.json"
+"""Weights in the folder of a small model: what its scores count, and the features beside them."""
 
 
 class SpanWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,10 +47,34 @@ def _weighed(weights: Mapping[str, float], values: Mapping[str, float]) -> float
 
 @cache
 def shipped_weights() -> SpanWeights:
-    """Return the weights that come with the package."""
+    """Return the weights of the rules alone, which come with the package."""
     return msgspec.json.decode(_SHIPPED.read_bytes(), type=SpanWeights)
 
 
+@cache
+def edge_weights(directory: Path) -> SpanWeights:
+    """Return the weights that lie with a small model.
+
+    Raises
+    ------
+    ModelFileError
+        They are missing or broken.
+    """
+    path = directory / BESIDE_EDGE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SpanWeights)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelFileError(f"{path} cannot be read ({error}); install the small model again") from None
+
+
 def learned_questions() -> frozenset[str] | None:
-    """Return the hashes of the questions that the weights that come with the package were learned from."""
-    return load_question_hashes(_SHIPPED, remedy="install pytrace again")
+    """Return the hashes of the questions that the weights in use, and the small model, were learned from."""
+    edge = shipped_edge()
+    files = [_SHIPPED] if edge is None else [edge / BESIDE_EDGE, edge / GRAPH]
+    found: set[str] = set()
+    for path in files:
+        hashes = load_question_hashes(path, remedy="install pytrace again")
+        if hashes is None:
+            return None
+        found |= hashes
+    return frozenset(found)

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from pytrace.models.edge.edge_model import GRAPH, TOKENIZER
 from pytrace.storage.files import replace_file
 from pytrace.training.network import train_package
 
-GRAPH = "model.onnx"
-TOKENIZER = "tokenizer.json"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUTS = ("start", "end", "pair", "kind", "check", "link")
 _MIN_ROWS = 8  # smaller tables stay float32

@@ -14,6 +14,7 @@ import pytrace
 from pytrace.documents.sentences import split_sentences
 from pytrace.errors import InputError
 from pytrace.models import registry
+from pytrace.models.edge.edge_model import GRAPH, TOKENIZER
 from pytrace.models.edge.packing import Packer
 from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
 from pytrace.models.registry.model_files import sha256_of
@@ -33,7 +34,7 @@ from pytrace.training.edge.edge_examples import (
     read_rows,
     reading_examples,
 )
-from pytrace.training.edge.edge_export import GRAPH, TOKENIZER, export_edge
+from pytrace.training.edge.edge_export import export_edge
 from pytrace.training.edge.edge_network import edge_network
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, Example
@@ -187,6 +188,7 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True):
     judged: tuple[tuple[int, float], ...]
     threads: int
     bytes: int  # of the graph
+    sha256: dict[str, str]  # of the model's files
 
 
 def train_edge(
@@ -252,11 +254,8 @@ def train_edge(
     )  # fmt: skip
     report("writing the model")
     export_edge(network, start / TOKENIZER, out / MODEL)
-    save_question_hashes(
-        out / MODEL / GRAPH,
-        (question for example, _ in examples.reading if (question := example.question)),
-        made_by=_MADE_BY,
-    )
+    # Those that were read: a training may be shorter than a pass.
+    save_question_hashes(out / MODEL / GRAPH, task.questions(done.steps), made_by=_MADE_BY)
     result = EdgeReport(
         base=base,
         data=examples.counts,
@@ -267,6 +266,7 @@ def train_edge(
         **{name: getattr(done, name) for name in _DONE},
         threads=useful_threads(threads),
         bytes=(out / MODEL / GRAPH).stat().st_size,
+        sha256={name: sha256_of(out / MODEL / name) for name in (GRAPH, TOKENIZER)},
     )
     replace_file(out / REPORT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
     return result

@@ -79,6 +79,16 @@ class EdgeTask:
                 total += self._loss(batch, [self._packed(one) for one in batch]).item() * len(batch)
         return total / len(self.held_out)
 
+    def questions(self, steps: int) -> set[str]:
+        """Return the questions that so many steps have read."""
+        read: set[str] = set()
+        for epoch in range(-(-steps // self.epoch_steps)):
+            some = self._plan(epoch)[: steps - epoch * self.epoch_steps]
+            read.update(
+                _asked(one.example) for batch in some for one in batch if isinstance(one.example, ReadingExample)
+            )
+        return read
+
     def state(self) -> dict[str, int]:
         """Return nothing: batches follow from seed and step."""
         return {}

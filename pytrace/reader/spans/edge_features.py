@@ -1,0 +1,60 @@
+"""What the small model says of candidates: a score for each, and spans of its own beside those that rules find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytrace.models.edge.reading import KINDS, EdgeReading
+from pytrace.reader.answers import normalise_answer
+from pytrace.reader.spans.features import EntryFacts, Scored
+
+TOP_SPANS = 30
+"""Spans of the small model that are looked at."""
+
+_OWN_SPANS = 8  # that become candidates where no rule found them
+_BELOW = 2.0  # nats below the last of its spans: what a candidate has that is none of them
+_LOWEST = -12.0  # nats below its best span; what is lower is as unlikely
+_LEAST_KIND = 1e-6
+
+
+def with_edge(found: Sequence[Scored], read: EdgeReading, facts: Sequence[EntryFacts] = ()) -> list[Scored]:
+    """Return candidates with the small model's scores among their features, and its own best spans as candidates, too.
+
+    Parameters
+    ----------
+    found
+        Candidates that rules found.
+    read
+        What the small model read in the same evidence, with `TOP_SPANS` spans.
+    facts
+        What a search says of each entry; none if no search ranked them.
+    """
+    if found and not found[0].spans:  # yes and no
+        log_odds = math.log(max(_kind(read, "yes"), _LEAST_KIND) / max(_kind(read, "no"), _LEAST_KIND))
+        signs = {"yes": log_odds, "no": -log_odds}
+        return [one._replace(features={**one.features, "edge kind": signs[one.text]}) for one in found]
+    scores: dict[str, float] = {}
+    for span in read.spans:
+        scores.setdefault(normalise_answer(span.text), span.score)
+    best = max(scores.values(), default=0.0)
+    lowest = min(scores.values(), default=0.0) - _BELOW
+    own = []
+    known = {normalise_answer(one.text) for one in found}
+    for span in read.spans[:_OWN_SPANS]:
+        form = normalise_answer(span.text)
+        if form and form not in known:
+            known.add(form)
+            entry = facts[span.passage].features if facts else {"unranked": 1.0}
+            place = (span.passage, span.start, span.end)
+            own.append(Scored(span.text, {"edge only": 1.0, **entry}, (place,)))
+    scored = []
+    for one in (*found, *own):
+        score = scores.get(normalise_answer(one.text), lowest)
+        features = {**one.features, "edge": max(score - best, _LOWEST), "edge best": float(score == best)}
+        scored.append(one._replace(features=features))
+    return scored
+
+
+def _kind(read: EdgeReading, name: str) -> float:
+    return read.kinds[KINDS.index(name)]
