@@ -1,10 +1,10 @@
-"""The small model next to the answer extractor of today, on questions and claims that neither has seen.
+"""The answer extractor with the small model and without it, and the model alone, on questions and claims that none has seen.
 
     python -m benches.edge --data DIR --work DIR --model DIR [--threads 1] [--limit N] [--show N]
 
 Reads four sets of questions over several passages, three times: their gold passages, these with the nearest other passage of each, and
 what search across hops chose from the whole corpus (WORK has the indexes of `benches.answers`). Checks the claims of FEVER-symmetric, and
-chooses among the labeled next triples of TRACE. Prints EM and F1, the p-value of a paired bootstrap, accuracy and AUROC. Ends with an error
+chooses among the labeled next triples of TRACE. Prints EM and F1, p-values of paired bootstraps, accuracy and AUROC. Ends with an error
 if a question or a claim is in the training data, and prints how many gold passages are.
 """
 
@@ -142,29 +142,28 @@ def plain(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
-def compare(name: str, rows: Sequence[Row], model: EdgeModel, reader: SpanReader, show: int) -> None:
+class Readers(NamedTuple):
+    """Who reads: the small model alone, the extractor with it, and the extractor's rules without it."""
+
+    model: EdgeModel
+    both: SpanReader
+    rules: SpanReader
+
+
+def compare(name: str, rows: Sequence[Row], readers: Readers, show: int) -> None:
+    asked, seen = [row.question for row in rows], [row.evidence for row in rows]
+    alone = [answer(read) for read in readers.model.read(asked, [one.context for one in seen])]
     begun = time.monotonic()
-    readings = model.read([row.question for row in rows], [row.evidence.context for row in rows])
+    both = [one.text for one in readers.both.read(asked, seen)]
     seconds = time.monotonic() - begun
-    before = [one.text for one in reader.read([row.question for row in rows], [row.evidence for row in rows])]
-    now = [answer(reading) for reading in readings]
-    em = [
-        [100 * exact_match(text, row.answers) for text, row in zip(given, rows, strict=True)] for given in (now, before)
-    ]
-    f1 = [
-        [100 * f1_score(text, row.answers).f1 for text, row in zip(given, rows, strict=True)] for given in (now, before)
-    ]
-    among = [
-        any(exact_match(span.text, row.answers) for span in found.spans)
-        for found, row in zip(readings, rows, strict=True)
-    ]
-    print(
-        f"{name:38} {len(rows):4} EM {np.mean(em[0]):5.1f} ({np.mean(em[1]):5.1f}) p {paired_bootstrap(*em).p_value:.3f}  "
-        f"F1 {np.mean(f1[0]):5.1f} ({np.mean(f1[1]):5.1f})  among five {100 * np.mean(among):5.1f}  "
-        f"{1000 * seconds / len(rows):4.0f} ms each",
-        flush=True,
-    )
-    for text, row, right in list(zip(now, rows, em[0], strict=True))[:show]:
+    rules = [one.text for one in readers.rules.read(asked, seen)]
+    given = (both, rules, alone)
+    em = [[100 * exact_match(text, row.answers) for text, row in zip(texts, rows, strict=True)] for texts in given]
+    f1 = [[100 * f1_score(text, row.answers).f1 for text, row in zip(texts, rows, strict=True)] for texts in given]
+    figures = "   ".join(f"{np.mean(one):5.1f} / {np.mean(other):5.1f}" for one, other in zip(em, f1, strict=True))
+    p = f"p {paired_bootstrap(*em[:2]).p_value:.4f}, {paired_bootstrap(*f1[:2]).p_value:.4f}"
+    print(f"{name:36} {len(rows):4}   {figures}   {p}   {1000 * seconds / len(rows):4.0f} ms", flush=True)
+    for text, row, right in list(zip(both, rows, em[0], strict=True))[:show]:
         print(f"   {'right' if right else 'WRONG'} {row.question} => {text!r}, right: {row.answers}")
 
 
@@ -206,16 +205,19 @@ def main() -> None:
     model = EdgeModel(options.model, threads=options.threads)
     trained = Trained(options.data)
     engine = pytrace.load(threads=options.threads)
-    reader = SpanReader(ScriptedModel(["unused"]))
-    print("in brackets: the answer extractor of today")
+    rules = SpanReader(ScriptedModel(["unused"]))
+    readers = Readers(model, SpanReader(rules.model, edge=lambda: model), rules)
+    print(
+        "EM / F1: the extractor with the small model, its rules alone, the model alone; p of the first two; time of the first"
+    )
     for name, rows in adversarial(options.data):
         trained.check(name, *asked_and_passages(rows))
-        compare(name, rows[: options.limit], model, reader, options.show)
+        compare(name, rows[: options.limit], readers, options.show)
     for corpus in OPEN:
         for name, rows in open_corpus(options.data, options.work, corpus, engine, options.limit):
             if name.endswith("gold"):
                 trained.check(name, *asked_and_passages(rows))
-            compare(name, rows, model, reader, options.show)
+            compare(name, rows, readers, options.show)
     check_claims(options.data, model, trained, options.limit)
     choose_triples(options.data, model)
 

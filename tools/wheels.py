@@ -3,6 +3,8 @@
     python tools/wheels.py build [--machine x86_64 aarch64] [--out dist]
     python tools/wheels.py finish WHEEL --out DIR
 
+The small model is a wheel of its own, which `build` makes, too.
+
 `build` compiles with Zig's clang, which comes from PyPI and knows the C library of every manylinux. The wheels are for the Python that
 runs this, whose headers serve for both machines. The CUDA module is left out; `packaging/cuda` builds it. `finish` is the rest, and what
 cibuildwheel calls: manual pages are put in, auditwheel checks what the wheel needs of the system and names its platform, and a wheel
@@ -47,6 +49,16 @@ def main() -> int:
     if options.command == "finish":
         finish_wheel(options.wheel, options.out)
         return 0
+    call(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(options.out),
+        str(ROOT / "packaging" / "edge"),
+    )
     call(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(options.out), str(ROOT))
     for machine in options.machine:
         build_wheel(machine, options.out)

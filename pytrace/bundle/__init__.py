@@ -29,6 +29,7 @@ from pytrace.models.registry.known_models import Model
 from pytrace.storage.files import flush, real_path
 
 DISTRIBUTION = "pytrace-rag"
+SMALL_MODEL = "pytrace-edge"
 EXTRAS = ("cpu", "docs", "serve")
 MODELS = ("tiny",)
 # llama.cpp for other machines than this: AVX2 is taken for granted, as in deploy/Containerfile. With threads of its own, since OpenMP's
@@ -205,7 +206,18 @@ def _collect_wheels(folder: Path, extras: Sequence[str], source: str, native: bo
     marks = f"[{','.join(extras)}]" if extras else ""
     own = f"{path}{marks}" if path.exists() else re.sub(r"^[\w.-]+", rf"\g<0>{marks}", source, count=1)
     settings = ["--config-settings=cmake.define.PYTRACE_CUDA=off"] if path.is_dir() else []
-    _pip("wheel", *given, *settings, "--wheel-dir", str(folder), own, "pip")
+    _pip("wheel", *given, *settings, "--wheel-dir", str(folder), own, *_small_model(path), "pip")
+
+
+def _small_model(checkout: Path) -> list[str]:
+    """Return what pip knows the small model by: its folder in a checkout, or its release; nothing if it is not installed."""
+    folder = checkout / "packaging" / "edge"
+    if folder.is_dir():
+        return [str(folder)]
+    try:
+        return [f"{SMALL_MODEL}=={importlib.metadata.version(SMALL_MODEL)}"]
+    except importlib.metadata.PackageNotFoundError:
+        return []
 
 
 def requirements() -> dict[str, list[str]]:

@@ -41,9 +41,10 @@ END
 trap 'rm -rf "$target"; echo "install.sh: nothing was installed" >&2' EXIT
 trap 'exit 130' INT TERM HUP
 # Neither Debian's python3-venv nor any pip need be there: a wheel of pip runs from where it is.
+small_model=$(cd "$bundle/wheels" && ls | sed -n 's/^pytrace_edge-.*/pytrace-edge/p')
 "$python" -m venv --without-pip "$target/python" || fail "$python has no module venv; install Python's standard library whole"
 "$target/python/bin/python" "$(ls "$bundle"/wheels/pip-*.whl)/pip" --isolated --disable-pip-version-check install --quiet \
-  --no-index --no-cache-dir --find-links "$bundle/wheels" "$BUNDLE_REQUIREMENT==$BUNDLE_VERSION"
+  --no-index --no-cache-dir --find-links "$bundle/wheels" "$BUNDLE_REQUIREMENT==$BUNDLE_VERSION" $small_model
 cp -R "$bundle/home" "$bundle/example" "$target/"
 cat > "$target/pytrace" << END
 #!/bin/sh

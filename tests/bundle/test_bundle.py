@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pytrace import __version__
-from pytrace.bundle import Bundle, make_bundle
+from pytrace.bundle import Bundle, _small_model, make_bundle
 from pytrace.cli import common, program
 from pytrace.errors import InputError, MissingDependencyError, PytraceError
 from pytrace.models import registry
@@ -193,3 +193,9 @@ def test_what_runs_from_a_folder_is_told_to_be_installed(tmp_path: Path, monkeyp
     with pytest.raises(MissingDependencyError, match="runs from a folder and is not installed"):
         make_bundle(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_checkout_s_small_model_goes_into_the_bundle(tmp_path: Path) -> None:
+    assert _small_model(tmp_path) == []  # it is not installed from a release here
+    (tmp_path / "packaging" / "edge").mkdir(parents=True)
+    assert _small_model(tmp_path) == [str(tmp_path / "packaging" / "edge")]
