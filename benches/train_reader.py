@@ -34,7 +34,7 @@ from pytrace.models.edge.reading import EdgeReading
 from pytrace.reader.spans import weights as shipped
 from pytrace.reader.spans.certainty import certainty
 from pytrace.reader.spans.reader import SpanReader
-from pytrace.reader.spans.weights import BESIDE_EDGE, SpanWeights
+from pytrace.reader.spans.weights import BESIDE_EDGE, SpanWeights, shipped_weights
 from pytrace.storage.question_hashes import load_question_hashes, question_hash, save_question_hashes
 
 Floats = NDArray[np.float64]
@@ -162,6 +162,10 @@ def learn_choice(rows: Sequence[Row], vocabulary: dict[str, int]) -> dict[str, f
     }
 
 
+def is_yes_or_no(feature: str) -> bool:
+    return feature == "denied" or feature.startswith("yes")
+
+
 class Read(NamedTuple):
     """The answer to an example, what tells how likely it is right, and whether it is."""
 
@@ -281,6 +285,11 @@ def main() -> None:
     rows = rows_of(train_examples(given.data, given.work, engine), edge, vocabulary, seen)
     print(f"{len(rows):,} questions to learn from: {Counter(row.example.set for row in rows)}", file=sys.stderr)
     weights = learned(rows, edge, vocabulary)
+    if edge:
+        # The small model does not tell yes from no, so that what rules count for them stays as it is without it.
+        of_rules = {name: weight for name, weight in shipped_weights().choice.items() if is_yes_or_no(name)}
+        rest = {name: weight for name, weight in weights.choice.items() if not is_yes_or_no(name)}
+        weights = msgspec.structs.replace(weights, choice=rest | of_rules)
     made_by = f"python -m benches.train_reader --data DIR --work DIR {'--edge DIR ' if edge else ''}--write"
     weights = msgspec.structs.replace(weights, made_by=made_by)
     sets: dict[str, list[Example]] = {}

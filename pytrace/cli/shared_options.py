@@ -41,8 +41,8 @@ ATOMIC = option(
 )
 CHECKER = option(
     "Against texts: model that judges claims, in ONNX (natural language inference, MiniCheck, LettuceDetect, or made by 'pytrace "
-    "train checker'), or edge: the small model, or lm: the language model of --llm.  [default: compare words, without a model]",
-    metavar="NAME|DIR|edge|lm",
+    "train checker'), or lm: the language model of --llm.  [default: compare words, without a model]",
+    metavar="NAME|DIR|lm",
 )
 
 _DEVICE = option("Device of models and vector search; fails if there is none.", choices=("cpu", "cuda"))

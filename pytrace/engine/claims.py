@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pytrace.errors import InputError
 from pytrace.records import Answer, Document, Evidence
 
 if TYPE_CHECKING:
@@ -23,18 +22,9 @@ METHOD = "checker"
 
 
 def open_checker(checker: str | None, models: Engine) -> EntailmentModel | None:
-    """Open the model that decides about claims: the small model if it is called "edge", the language model if "lm", None without a name."""
+    """Open the model that decides about claims: the language model if it is called "lm", None without a name."""
     if checker is None:
         return None
-    if checker == "edge":
-        from pytrace.certify.claims.entailment_edge import EdgeEntailment
-        from pytrace.models.edge.edge_model import shipped_edge
-
-        if shipped_edge() is None:
-            raise InputError(
-                "the small model is not installed; pip install pytrace-edge onnxruntime, or leave --checker out"
-            )
-        return EdgeEntailment(models.edge_model())
     if checker == "lm":
         from pytrace.certify.claims.entailment_prompts import PromptedEntailment
 

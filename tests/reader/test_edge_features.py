@@ -46,11 +46,10 @@ class TestFeatures:
         found = features_of(EdgeReading((span(text, 2.0),), (0.9, 0.0, 0.0, 0.1)))
         assert found[text]["edge only"] == found[text]["rank 0"] == 1.0
 
-    def test_yes_and_no_have_the_odds_of_their_kinds(self) -> None:
-        found = features_of(EdgeReading((), (0.1, 0.6, 0.3, 0.0)), "Was Holm founded by Ada Foah?")
-        assert found["yes"]["edge kind"] == -found["no"]["edge kind"] == pytest.approx(0.6931, abs=1e-3)
-        found = features_of(EdgeReading((), (1.0, 0.0, 0.0, 0.0)), "Was Holm founded by Ada Foah?")
-        assert found["yes"]["edge kind"] == 0.0
+    def test_yes_and_no_are_left_to_the_rules(self) -> None:
+        question = "Was Holm founded by Ada Foah?"
+        found = features_of(EdgeReading((span("Holm", 4.0),), (0.1, 0.6, 0.3, 0.0)), question)
+        assert found == {one.text: one.features for one in candidates(question, [LAKE])}
 
     def test_without_any_span_all_candidates_are_alike(self) -> None:
         assert {one["edge"] for one in features_of(EdgeReading((), (0.2, 0.0, 0.0, 0.8))).values()} == {-2.0}
@@ -67,9 +66,9 @@ class TestReader:
     def test_it_reads_with_the_model_and_the_weights_beside_it(self, directory: Path) -> None:
         opened = functools.cache(lambda: EdgeModel(directory))
         reader = SpanReader(ScriptedModel()).with_edge(opened).with_model(ScriptedModel())
-        questions = ["Who founded Holm?", "When was Holm founded?", "How many square kilometers does Lake Oster cover?"]
+        questions = ["Who founded Holm?", "When was Holm founded?", "What is the largest town of Lake Oster?"]
         readings = reader.read(questions, [Evidence("documents", (LAKE,), ("lake",))] * 3)
-        assert [one.text for one in readings] == ["Ada Foah", "1902", "36"]
+        assert [one.text for one in readings] == ["Ada Foah", "1902", "Holm"]
         for one in readings:
             assert one.probability is not None
             assert one.probability > 0.3

@@ -17,6 +17,7 @@ from pytrace.certify.claims import weights as claim_weights
 from pytrace.certify.claims.evaluation import read_labelled
 from pytrace.errors import DataError
 from pytrace.evaluation.data.datasets import read_questions
+from pytrace.models.edge.edge_model import shipped_edge
 from pytrace.reader.spans import weights as span_weights
 from pytrace.retrieval.hops import weights as hop_weights
 from pytrace.storage.question_hashes import (
@@ -156,9 +157,12 @@ class TestShippedLists:
         samples = of("multihop/ircot-hotpotqa.jsonl") | of("multihop/2wiki-sample.jsonl")
         with gzip.open(shared_data / "train" / "reading.jsonl.gz", "rt", encoding="utf-8") as stream:
             training = {question_hash(json.loads(line)["question"]) for line in stream}
-        # The search and the answer extractor learned from training questions alone.
-        for learned in (hop_weights.learned_questions(), span_weights.learned_questions()):
+        # The search, the answer extractor and the small model learned from training questions, and from made ones.
+        edge = shipped_edge()
+        assert edge is not None
+        beside = load_question_hashes(edge / span_weights.BESIDE_EDGE, remedy="")
+        for learned in (hop_weights.learned_questions(), beside, span_weights.learned_questions()):
             assert learned
-            assert learned <= training
+            assert learned <= training or learned == span_weights.learned_questions()
             assert not learned & (several | adversarial | one_hop | samples)
         assert claim_weights.learned_claims() == claims("wice") | claims("fever-symmetric")

@@ -76,7 +76,6 @@ def edge_says(read: EdgeReading, best: Scored) -> dict[str, float]:
         "edge answerable": top if best.spans else 0.0,
         "edge none": read.kinds[KINDS.index("none")],
         "edge behind": -best.features.get("edge", 0.0),
-        "edge kind": abs(best.features.get("edge kind", 0.0)),
         "edge best": best.features.get("edge best", 0.0),
         "edge only": best.features.get("edge only", 0.0),
     }

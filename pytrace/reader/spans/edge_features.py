@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from pytrace.models.edge.reading import KINDS, EdgeReading
+from pytrace.models.edge.reading import EdgeReading
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.features import EntryFacts, Scored
 
@@ -15,7 +14,6 @@ TOP_SPANS = 30
 _OWN_SPANS = 8  # that become candidates where no rule found them
 _BELOW = 2.0  # nats below the last of its spans: what a candidate has that is none of them
 _LOWEST = -12.0  # nats below its best span; what is lower is as unlikely
-_LEAST_KIND = 1e-6
 
 
 def with_edge(found: Sequence[Scored], read: EdgeReading, facts: Sequence[EntryFacts] = ()) -> list[Scored]:
@@ -30,10 +28,8 @@ def with_edge(found: Sequence[Scored], read: EdgeReading, facts: Sequence[EntryF
     facts
         What a search says of each entry; none if no search ranked them.
     """
-    if found and not found[0].spans:  # yes and no
-        log_odds = math.log(max(_kind(read, "yes"), _LEAST_KIND) / max(_kind(read, "no"), _LEAST_KIND))
-        signs = {"yes": log_odds, "no": -log_odds}
-        return [one._replace(features={**one.features, "edge kind": signs[one.text]}) for one in found]
+    if found and not found[0].spans:
+        return list(found)  # yes and no, which rules tell apart better
     scores: dict[str, float] = {}
     for span in read.spans:
         scores.setdefault(normalise_answer(span.text), span.score)
@@ -54,7 +50,3 @@ def with_edge(found: Sequence[Scored], read: EdgeReading, facts: Sequence[EntryF
         features = {**one.features, "edge": max(score - best, _LOWEST), "edge best": float(score == best)}
         scored.append(one._replace(features=features))
     return scored
-
-
-def _kind(read: EdgeReading, name: str) -> float:
-    return read.kinds[KINDS.index(name)]
