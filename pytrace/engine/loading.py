@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytrace.records import Document
 
 MIN_CONFIDENCE = 0.15
-"""Default threshold of confidence for an answer; 96 % of the training questions asked of other documents are below it
+"""Default threshold of confidence for an answer; 89 % of the training questions asked of other documents are below it
 (`python -m benches.train_reader`)."""
 
 # Who asks for an encoder while a thread loads it waits for that.

@@ -14,7 +14,7 @@ from pytrace.models.edge.reading import EdgeReading, ReadSpan
 from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.spans.edge_features import with_edge
 from pytrace.reader.spans.features import EntryFacts, candidates
-from pytrace.reader.spans.reader import SpanReader
+from pytrace.reader.spans.reader import MOST_CHARACTERS, SpanReader
 from pytrace.reader.spans.weights import BESIDE_EDGE, SpanWeights, edge_weights
 from pytrace.records import Evidence
 
@@ -77,6 +77,18 @@ class TestReader:
             questions[:1], [Evidence("documents", (LAKE,), ("lake",))]
         )
         assert together[0].text == "Ada Foah"
+
+    def test_evidence_that_takes_the_model_too_long_is_left_to_the_rules(self, directory: Path) -> None:
+        reader = SpanReader(ScriptedModel(), edge=functools.cache(lambda: EdgeModel(directory)))
+        filler = "The hills around the lake are low and covered with grass. "
+        long = f"{LAKE} {filler * (MOST_CHARACTERS // len(filler) + 1)}"
+        some = [Evidence("documents", (text,), ("lake",)) for text in (long, LAKE)]
+        assert [
+            one is None for one in reader.edge_readings(["Who founded Holm?"] * 2, [one.context for one in some])
+        ] == [True, False]
+        rules, both = reader.read(["Who founded Holm?"] * 2, some)
+        assert rules == SpanReader(ScriptedModel()).read(["Who founded Holm?"], some[:1])[0]
+        assert both.text == "Ada Foah"
 
     def test_no_evidence_is_no_answer(self, directory: Path) -> None:
         reader = SpanReader(ScriptedModel(), edge=functools.cache(lambda: EdgeModel(directory)))

@@ -7,7 +7,6 @@ evidence has these, and whether two come from one country by the countries that 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 # Score of a rare question word near a name in software. The weights are learned from prose, which has no such names. This value was set
 # by hand on 15 questions about one documentation site. It orders the candidates, but does not change their confidence.
 _RARE_WORD_SCORE = 2.0
+
+MOST_CHARACTERS = 40_000
+"""Longer evidence of a question is left to the rules: the small model would take seconds for it."""
 
 
 class Ranked(NamedTuple):
@@ -64,11 +66,10 @@ class SpanReader(Reader):
         self._edge = edge
         self._given = weights
 
-    @functools.cached_property
-    def _weights(self) -> SpanWeights:
+    def _weights(self, read: EdgeReading | None) -> SpanWeights:
         if self._given is not None:
             return self._given
-        return shipped_weights() if self._edge is None else edge_weights(self._edge().directory)
+        return shipped_weights() if read is None or self._edge is None else edge_weights(self._edge().directory)
 
     def with_model(self, model: LanguageModel) -> Reader:
         """Return the same reader with another model."""
@@ -93,10 +94,14 @@ class SpanReader(Reader):
     def edge_readings(
         self, questions: Sequence[str], contexts: Sequence[Sequence[str]]
     ) -> Sequence[EdgeReading | None]:
-        """Return what the small model reads, all questions in one call; None for each question if there is no such model."""
-        if self._edge is None:
-            return [None] * len(questions)
-        return self._edge().read(questions, contexts, top=TOP_SPANS)
+        """Return what the small model reads, all questions in one call; None where there is no such model or the evidence is too long for it."""
+        found: list[EdgeReading | None] = [None] * len(questions)
+        if self._edge is not None:
+            short = [n for n, context in enumerate(contexts) if sum(map(len, context)) <= MOST_CHARACTERS]
+            read = self._edge().read([questions[n] for n in short], [contexts[n] for n in short], top=TOP_SPANS)
+            for number, one in zip(short, read, strict=True):
+                found[number] = one
+        return found
 
     def candidates(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Scored]:
         """Return the candidates of a question, those of the small model with those of the rules, in the order of the evidence."""
@@ -107,8 +112,9 @@ class SpanReader(Reader):
     def rank(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Ranked]:
         """Return the candidates of a question, likeliest first; if a rule decides, only those that it allows."""
         found = self.candidates(question, evidence, read)
+        weights = self._weights(read)
         decided = [one for one in found if one.features.get("the one of two") or one.features.get("an identifier")]
-        ranked = [Ranked(one, self._weights.score(one.features)) for one in decided or found]
+        ranked = [Ranked(one, weights.score(one.features)) for one in decided or found]
         # The sort is stable: among equal candidates, the first in the evidence stays first.
         return sorted(ranked, key=_order)
 
@@ -118,7 +124,7 @@ class SpanReader(Reader):
             return Reading("", 0)
         told = certainty(question, evidence, ranked, read)
         best = ranked[0].candidate
-        return Reading(best.text, 0, places=best.spans, probability=self._weights.probability(told))
+        return Reading(best.text, 0, places=best.spans, probability=self._weights(read).probability(told))
 
 
 def _order(one: Ranked) -> tuple[float, float]:
