@@ -53,7 +53,7 @@ def read(
     passages: Sequence[Sequence[str]],
     *,
     top: int = 5,
-    batch: int = 8,
+    batch: int = 1,
 ) -> list[EdgeReading]:
     """Read each question's passages.
 
@@ -66,7 +66,8 @@ def read(
     top
         Spans per question.
     batch
-        Windows that go through the network together.
+        Windows that go through the network together. Their activations are quantized by one scale, so that with more than one a reading
+        depends on the others.
     """
     windows = [packer.windows(question, texts) for question, texts in zip(questions, passages, strict=True)]
     found = _read_all(run, packer, [window for mine in windows for window in mine], batch, top)
