@@ -135,7 +135,7 @@ class Engine:
             return encoder
 
     def edge_model(self) -> EdgeModel:
-        """Return the small model that reads answers and checks claims, loaded on first use."""
+        """Return the small model that helps to read answers, loaded on first use."""
         with _ENCODERS:
             if "edge" not in vars(self):
                 directory = shipped_edge()
