@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,10 @@ _TOGETHER = 32
 _TITLED = re.compile(r"\[([^\]]*)\]\s*(.*)", re.DOTALL)
 
 
+Wanted = Callable[[dict[str, Any]], bool]
+"""Says whether a row of the training data is wanted."""
+
+
 class Example(NamedTuple):
     """A question with its answers, and the evidence that it is read from; no answers where the evidence does not have it."""
 
@@ -69,9 +73,9 @@ def answers_of(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row["passages"][passage][start:end] for passage, start, end in row["spans"]))
 
 
-def write_folders(data: Path, work: Path) -> None:
-    """Write a folder of passages and questions for each set, as those of open corpora are."""
-    rows = training_rows(data)
+def write_folders(data: Path, work: Path, wanted: Wanted = lambda _: True) -> None:
+    """Write a folder of passages and questions for each set, as those of open corpora are; of wanted questions alone."""
+    rows = [row for row in training_rows(data) if wanted(row)]
     shuffler = random.Random(1)
     for name, sources in _SOURCES.items():
         mine = [row for row in rows if row["source"] in sources and row["kind"] != "none"]
@@ -141,15 +145,17 @@ def searched(
             yield Example(row["question"], () if foreign else tuple(row["answers"]), evidence, name)
 
 
-def train_examples(data: Path, work: Path, engine: pytrace.Engine) -> Iterator[Example]:
-    """Yield all examples that are learned from."""
+def train_examples(
+    data: Path, work: Path, engine: pytrace.Engine, wanted: Wanted = lambda _: True
+) -> Iterator[Example]:
+    """Yield all examples that are learned from: those of wanted questions, searched for among their passages and others."""
     if not (work / "extra").exists():
-        write_folders(data, work)
+        write_folders(data, work, wanted)
     folders = [work / name for name in SEARCHED]
     everything = index_of(work, "train", [*folders, work / "extra"], engine)
     for name, limit in SEARCHED.items():
         yield from searched(everything, questions_of(work / name, limit), engine, name)
-    yield from _with_own_passages(data)
+    yield from _with_own_passages(data, wanted)
     others = index_of(work, "one-hop", [work / name for name in _ONE_HOP], engine)
     for name in ("hotpot", "2wiki", "musique"):
         rows = questions_of(work / name)[-_FOREIGN:]
@@ -160,9 +166,9 @@ def train_examples(data: Path, work: Path, engine: pytrace.Engine) -> Iterator[E
         yield from searched(several, rows, engine, f"{name}, foreign", foreign=True)
 
 
-def _with_own_passages(data: Path) -> Iterator[Example]:
+def _with_own_passages(data: Path, wanted: Wanted) -> Iterator[Example]:
     """Yield questions with their own passages and up to two others, in any order, as methods without a search have them."""
-    rows = training_rows(data)
+    rows = [row for row in training_rows(data) if wanted(row)]
     shuffler = random.Random(5)
     shuffler.shuffle(rows)
     counts: dict[str, int] = {}

@@ -1,11 +1,11 @@
 """Learn the weights of the answer extractor, and measure it on questions that it has not seen.
 
-    python -m benches.train_reader --data DIR --work DIR [--edge DIR] [--write]
+    python -m benches.train_reader --data DIR --work DIR [--edge DIR] [--threads 1] [--write]
 
 Learns from DATA/train alone: questions of several hops and of one, read with what the search finds for them among 21,000 passages, and
 questions with their own passages; confidence is learned from answers by weights that did not see their questions, and from questions that
 are asked of a corpus without their passages. With --edge, learns what the scores of the small model of a folder count beside the rules,
-from questions that this model has not read. Prints EM, F1 and calibration on the open corpora, none of whose questions is learned from.
+from the questions that are kept back from this model's training, among their passages and 5,847 others. Prints EM, F1 and calibration on the open corpora, none of whose questions is learned from.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from pytrace.reader.spans.certainty import certainty
 from pytrace.reader.spans.reader import SpanReader
 from pytrace.reader.spans.weights import BESIDE_EDGE, SpanWeights, shipped_weights
 from pytrace.storage.question_hashes import load_question_hashes, question_hash, save_question_hashes
+from pytrace.training.edge.edge_run import is_kept_back
+from pytrace.training.edge.edge_settings import EdgeSettings
 
 Floats = NDArray[np.float64]
 
@@ -274,15 +276,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="folder for indexes, which are made once")
     parser.add_argument("--edge", type=Path, help="the small model's folder")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    engine = pytrace.load(threads=1)
+    engine = pytrace.load(threads=given.threads)
     vocabulary: dict[str, int] = {}
-    edge = Remembered(EdgeModel(given.edge)) if given.edge else None
+    edge = Remembered(EdgeModel(given.edge, threads=given.threads)) if given.edge else None
     seen = load_question_hashes(given.edge / GRAPH, remedy="train it again") if given.edge else ()
     if seen is None:
         sys.exit(f"{given.edge} does not say which questions its model has read")
-    rows = rows_of(train_examples(given.data, given.work, engine), edge, vocabulary, seen)
+    share = EdgeSettings().kept_back
+    examples = train_examples(
+        given.data, given.work, engine, lambda row: not edge or is_kept_back(row["source"], row["question"], share)
+    )
+    rows = rows_of(examples, edge, vocabulary, seen)
     print(f"{len(rows):,} questions to learn from: {Counter(row.example.set for row in rows)}", file=sys.stderr)
     weights = learned(rows, edge, vocabulary)
     if edge:
@@ -292,6 +299,11 @@ def main() -> None:
         weights = msgspec.structs.replace(weights, choice=rest | of_rules)
     made_by = f"python -m benches.train_reader --data DIR --work DIR {'--edge DIR ' if edge else ''}--write"
     weights = msgspec.structs.replace(weights, made_by=made_by)
+    if given.write:
+        path = given.edge / BESIDE_EDGE if edge else Path(shipped.__file__).with_name("weights.json")
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=0) + b"\n")
+        save_question_hashes(path, [row.example.question for row in rows], made_by=weights.made_by)
+        print(f"{len(weights.choice):,} weights written to {path}")
     sets: dict[str, list[Example]] = {}
     indexes: dict[str, Any] = {}
     for name in OPEN:
@@ -302,11 +314,6 @@ def main() -> None:
         rows_of_set = questions_of(given.data / "open" / name, 100)
         sets[f"{name} asked of {other}"] = list(searched(indexes[other], rows_of_set, engine, name, foreign=True))
     print_sets(sets, edge, weights)
-    if given.write:
-        path = given.edge / BESIDE_EDGE if edge else Path(shipped.__file__).with_name("weights.json")
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=0) + b"\n")
-        save_question_hashes(path, [row.example.question for row in rows], made_by=weights.made_by)
-        print(f"{len(weights.choice):,} weights written to {path}")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ from pytrace.training.edge.edge_examples import (
     reading_examples,
 )
 from pytrace.training.edge.edge_export import export_edge
-from pytrace.training.edge.edge_network import edge_network
+from pytrace.training.edge.edge_network import edge_network, save_float
+from pytrace.training.edge.edge_run import is_kept_back
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
 from pytrace.training.edge.made_links import made_triple_links, passage_links
@@ -123,6 +124,14 @@ class TestPacking:
         assert seen == wanted
         # A part of a long passage has the passage's title in front.
         assert all(window.ids[int(np.argmax(window.passages >= 0))] == packer.tokens("[").ids[0] for window in windows)
+
+    def test_passages_that_fit_are_read_once(self, packer: Packer) -> None:
+        passages = [f"[{name}] {'the river lies by the river. ' * 15}" for name in ("Ada", "Zell", "Brack", "Bove")]
+        windows = packer.windows("Where was Ada born?", passages)
+        assert len(windows) > 1
+        assert sum((window.passages >= 0).sum() for window in windows) == sum(
+            len(packer.tokens(text).ids) for text in passages
+        )
 
     def test_a_long_question_leaves_room_for_passages(self, packer: Packer) -> None:
         (packed,) = packer.windows("Ada born " * 5_000, ["Ada was born in Quill."])
@@ -241,6 +250,8 @@ class TestMadeQuestions:
             "birth": "6 October 1817", "death": "6 March 1895", "nationality": "Swedish", "occupation": "count", "father": "Al Bay",
         }  # fmt: skip
         assert not list(facts_of("No title. Jo Bay (born 1817) was a count."))
+        song = "[Song A] Song A is a song by the Fall. It was released by July. It was released through Hay Records."
+        assert {fact.relation: fact.value for fact in facts_of(song)} == {"label": "Hay Records"}
 
     def test_answers_are_right(self) -> None:
         made = made_questions([*FILMS, *MAKERS], 300, seed=0)
@@ -268,6 +279,21 @@ class TestMadeQuestions:
                 french = [name in ("Ann Hay", "Di Orr") for name in named]
                 assert row.kind == ("yes" if french[0] == french[1] else "no")
         assert kinds == {"span", "yes", "no"}
+
+    def test_three_facts_make_a_chain(self) -> None:
+        towns = [
+            f"[{town}] {town} is a town located in {land}."
+            for town, land in (("Odense", "Funen"), ("Aarhus", "Jutland"))
+        ]
+        made = made_questions([*FILMS, *MAKERS, *towns], 400, seed=0)
+        three = [row for row in made if len(row.passages) == 3]
+        assert three
+        for row in three:
+            film = next(page for page in FILMS if page in row.passages)
+            maker = next(page for page in MAKERS if page in row.passages)
+            assert film[1 : film.index("]")] in row.question
+            assert maker[1 : maker.index("]")] in film
+            assert row.answers[0] in ("Funen", "Jutland")
 
     def test_no_passages_make_no_questions(self) -> None:
         assert made_questions([], 10, seed=0) == []
@@ -561,7 +587,11 @@ class TestCommand:
         report = json.loads((out / "report.json").read_text("utf-8"))
         assert report["steps"] == 12
         assert report["held_out"] == 4
-        assert report["data"]["squad2"] == 10
+        kept_back = [row["question"] for row in rows if is_kept_back("squad2", row["question"], 0.2)]
+        assert kept_back
+        assert report["data"]["squad2"] in {
+            10 - len(kept_back) + held for held in range(3)
+        }  # some of them may be held out
         refused = CliRunner().invoke(program, [*command, "--steps", "12"])
         assert refused.exit_code != 0
         assert isinstance(refused.exception, InputError)
@@ -572,12 +602,16 @@ class TestCommand:
         assert hashes is not None
         read = [row for row in rows if question_hash(row["question"]) in hashes]
         assert read
+        assert not {row["question"] for row in read} & {*kept_back}
         assert len(hashes) == len({row["question"] for row in read})  # and no made ones: they were not read
         assert report["sha256"]["model.onnx"] == hashlib.sha256((out / "model" / "model.onnx").read_bytes()).hexdigest()
 
-    def test_the_graph_in_int8_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
+    def test_what_is_written_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
         network = edge_network(base, seed=0, dropout=0.0)
         packer = Packer(base / "tokenizer.json")
+        save_float(network, base, tmp_path / "float")
+        again = edge_network(tmp_path / "float", seed=1, dropout=0.0)
+        assert all(torch.equal(one, again.state_dict()[name]) for name, one in network.state_dict().items())
         inputs = padded(
             [*packer.windows("Where was Ada born?", PAGES[:3]), *packer.windows("Where?", PAGES[:1])], packer.pad_id
         )

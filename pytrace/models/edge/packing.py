@@ -93,26 +93,21 @@ class Packer:
         return MAX_TOKENS - 2 - min(len(self.tokens(question).ids), MAX_QUESTION_TOKENS)
 
     def windows(self, question: str, passages: Sequence[str]) -> list[PackedInput]:
-        """Pack a question with passages, whole where they fit; else in windows that overlap by half, each passage's title with it.
+        """Pack a question with passages, whole and as many as fit into each window.
 
-        A passage alone that is longer than the room is cut into windows, too.
+        A passage that is longer than a window alone is cut into parts that overlap by half, with its title in front of each.
         """
         room = self.room(question)
-        pieces: list[tuple[int, NDArray[np.int64]]] = []
+        groups: list[list[tuple[int, NDArray[np.int64]]]] = [[]]
+        used = 0
         for index, passage in enumerate(passages):
-            pieces += [(index, part) for part in self._cut(passage, room - 1)]
-        groups: list[list[tuple[int, NDArray[np.int64]]]] = []
-        begin = 0
-        while begin < len(pieces):
-            end, used = begin, 0
-            while end < len(pieces) and used + len(pieces[end][1]) + 1 <= room:
-                used += len(pieces[end][1]) + 1
-                end += 1
-            groups.append(pieces[begin:end])
-            if end == len(pieces):
-                break
-            begin = max(begin + (end - begin + 1) // 2, begin + 1)
-        return [self.pack(question, group, passages) for group in groups or [[]]]
+            for part in self._cut(passage, room - 1):
+                if groups[-1] and used + len(part) + 1 > room:
+                    groups.append([])
+                    used = 0
+                groups[-1].append((index, part))
+                used += len(part) + 1
+        return [self.pack(question, group, passages) for group in groups]
 
     def _cut(self, passage: str, room: int) -> list[NDArray[np.int64]]:
         count = len(self.tokens(passage).ids)

@@ -7,19 +7,22 @@ from typing import Any
 
 from pytrace.errors import ModelFileError
 from pytrace.models.edge.reading import KINDS, LABELS, PAIR_WIDTH
+from pytrace.storage.files import replace_file
 from pytrace.training.network import train_package
 
+WEIGHTS = "model.safetensors"
+_HEADS = "heads."
 HEADS = {"read": 2, "pair": 2 * PAIR_WIDTH, "kind": len(KINDS), "check": len(LABELS), "link": 2}
 """The heads, and how many numbers each gives: start, end and their pairing for every token, the others for the first token."""
 
 
 def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 0) -> Any:
-    """Return a trainable network with a base's weights: its word embeddings stay as they are, its heads are random.
+    """Return a trainable network with a base's weights: its word embeddings stay as they are, its heads are random or the base's.
 
     Parameters
     ----------
     base
-        A directory with `config.json`, `model.safetensors` and `tokenizer.json` of a BERT.
+        A directory with `config.json`, `model.safetensors` and `tokenizer.json` of a BERT, or of a training that goes on (`save_float`).
     seed
         Seed of the heads' weights.
     dropout
@@ -38,7 +41,7 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
         config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout, 0.0
         config._attn_implementation = "sdpa"
         trunk = transformers.BertModel(config, add_pooling_layer=False)
-        weights = train_package("safetensors.torch").load_file(base / "model.safetensors")
+        weights = train_package("safetensors.torch").load_file(base / WEIGHTS)
         wanted = trunk.state_dict()
         # The pooler and stored positions are not used.
         trunk.load_state_dict({name: weight.float() for name, weight in weights.items() if name in wanted})
@@ -68,6 +71,14 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
             return read[..., 0], read[..., 1], pair, *(self.heads[name](first) for name in ("kind", "check", "link"))
 
     network = EdgeNetwork()
+    heads = {name.removeprefix(_HEADS): weight for name, weight in weights.items() if name.startswith(_HEADS)}
+    if heads:
+        try:
+            network.heads.load_state_dict(heads)
+        except RuntimeError as error:
+            raise ModelFileError(
+                f"{base} has heads of another model ({' '.join(str(error).split())[:200]}); give the folder 'float' of a training"
+            ) from error
     embeddings = network.trunk.embeddings
     for weight in embeddings.word_embeddings.parameters():
         weight.requires_grad_(False)
@@ -75,3 +86,15 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
         for weight in layer.parameters():
             weight.requires_grad_(False)
     return network
+
+
+def save_float(network: Any, base: Path, target: Path) -> None:
+    """Write a network as float32 weights that another training can begin with, with the base's configuration and tokenizer."""
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name if name.startswith(_HEADS) else name.removeprefix("trunk."): weight.detach().contiguous()
+        for name, weight in network.state_dict().items()
+    }
+    replace_file(target / WEIGHTS, train_package("safetensors.torch").save(weights))
+    for name in ("config.json", "tokenizer.json"):
+        replace_file(target / name, (base / name).read_bytes())

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -21,7 +22,7 @@ from pytrace.models.registry.model_files import sha256_of
 from pytrace.processes import useful_threads
 from pytrace.records import Document
 from pytrace.storage.files import replace_file
-from pytrace.storage.question_hashes import save_question_hashes
+from pytrace.storage.question_hashes import load_question_hashes, save_question_hashes
 from pytrace.training.edge.composed_questions import composed_questions
 from pytrace.training.edge.edge_examples import (
     CheckingExample,
@@ -35,7 +36,7 @@ from pytrace.training.edge.edge_examples import (
     reading_examples,
 )
 from pytrace.training.edge.edge_export import export_edge
-from pytrace.training.edge.edge_network import edge_network
+from pytrace.training.edge.edge_network import WEIGHTS, edge_network, save_float
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, Example
 from pytrace.training.edge.made_links import made_triple_links, passage_links
@@ -47,6 +48,7 @@ from pytrace.training.trainer import Progress, checkpoints, learn
 from pytrace.training.training_settings import Length
 
 MODEL = "model"
+FLOAT = "float"
 REPORT = "report.json"
 CHECKPOINTS = "checkpoints"
 _MADE_BY = "pytrace train edge"
@@ -54,14 +56,15 @@ _NEIGHBOR_ENCODER = "minilm-l6-int8"
 _DONE = ("steps", "epochs", "tokens", "seconds", "parameters", "trained", "loss", "judged")
 # Questions per pass of sources that have more than is useful; the others are read whole.
 _PER_PASS = {
-    "qamr": 10_000,
-    "squadshifts-new_wiki": 5_000,
-    "squadshifts-reddit": 1_500,
-    "squadshifts-amazon_reviews": 1_500,
-    "policyqa": 1_500,
-    "covid-qa": 500,
+    "qamr": 4_000,
+    "squadshifts-new_wiki": 2_500,
+    "squadshifts-reddit": 500,
+    "squadshifts-amazon_reviews": 500,
+    "policyqa": 800,
+    "covid-qa": 200,
 }
 _HOPS = frozenset({"2wiki", "2wiki-dev", "hotpot-dev", "ecm", "musique", "musique-dev"})
+_KEPT_BACK = _HOPS | {"squad2", "qed", "squadshifts-new_wiki"}
 # Held-out examples: questions over several passages, over one, and claims.
 _HELD_OUT = {"hops": 150, "one": 100, "claims": 150}
 _LABELS = {"supported": "supported", "contradicted": "refuted", "not there": "not_enough_info"}
@@ -108,6 +111,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     rows = reading_examples(data / "reading.jsonl.gz")
     rng.shuffle(rows)
     held_out: list[Example] = []
+    kept_back: list[ReadingExample] = []
     reading: list[tuple[ReadingExample, int]] = []
     taken: Counter[str] = Counter()
     for row in rows:
@@ -115,6 +119,8 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
         if group and taken[group] < _HELD_OUT[group]:
             taken[group] += 1
             held_out.append(row)
+        elif is_kept_back(row.source, row.question, settings.kept_back):
+            kept_back.append(row)
         elif taken[row.source] < _PER_PASS.get(row.source, len(rows)):
             taken[row.source] += 1
             reading.append((row, settings.hop_repeats if group == "hops" else 1))
@@ -123,7 +129,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     asked = [row.question for row in rows if is_pool_source(row.source)]
     distractors = find_distractors(pool, asked, encoder, work / "neighbors.npz")
     # Passages of held-out questions make no questions and no claims.
-    closed = {text for row in held_out if isinstance(row, ReadingExample) for text in row.passages}
+    closed = {text for row in (*held_out, *kept_back) if isinstance(row, ReadingExample) for text in row.passages}
     usable = [text for text in dict.fromkeys(pool) if text not in closed and text.startswith("[") and "] " in text]
     reading += [(row, 1) for row in made_questions(usable, settings.made_questions, seed=settings.seed)]
     reading += [
@@ -152,6 +158,11 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
         [row for row, _ in reading if row.source in _HOPS], settings.made_links // 2, distractors, seed=settings.seed
     )
     return EdgeData(reading, others, held_out, distractors)
+
+
+def is_kept_back(source: str, question: str, share: float) -> bool:
+    """Return whether a question is of the share that no training reads."""
+    return source in _KEPT_BACK and crc32(question.encode("utf-8", "replace")) % 100 < 100 * share
 
 
 def _made_claims(passages: Sequence[str], settings: EdgeSettings) -> list[CheckingExample]:
@@ -210,11 +221,11 @@ def train_edge(
     data
         A folder with `reading.jsonl.gz`, `claims.jsonl.gz` and `passages.jsonl.gz`.
     out
-        The folder: the model as ``model``, checkpoints, neighbors of passages, ``report.json``.
+        The folder: the model as ``model``, its float32 weights as ``float``, checkpoints, neighbors of passages, ``report.json``.
     settings, length
         How, and for how long.
     base
-        Float32 weights of a BERT to begin with: a name of the registry, or a directory.
+        Float32 weights of a BERT to begin with, or of an earlier training: a name of the registry, or a directory.
     threads
         Threads; by default those that this process may use.
     resume
@@ -250,12 +261,18 @@ def train_edge(
     report(f"training on {sum(examples.counts.values()):,} examples per pass, {len(examples.held_out):,} held out")
     done = learn(
         network, task, settings, length, threads=threads, directory=out / CHECKPOINTS, resume=resume,
-        recipe={"base": sha256_of(start / "model.safetensors")}, tell=on_progress,
+        recipe={"base": sha256_of(start / WEIGHTS)}, tell=on_progress,
     )  # fmt: skip
     report("writing the model")
+    save_float(network, start, out / FLOAT)
     export_edge(network, start / TOKENIZER, out / MODEL)
-    # Those that were read: a training may be shorter than a pass.
-    save_question_hashes(out / MODEL / GRAPH, task.questions(done.steps), made_by=_MADE_BY)
+    # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
+    read, earlier = (
+        task.questions(done.steps),
+        load_question_hashes(start / WEIGHTS, remedy="train the base again") or (),
+    )
+    for path in (out / FLOAT / WEIGHTS, out / MODEL / GRAPH):
+        save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
     result = EdgeReport(
         base=base,
         data=examples.counts,

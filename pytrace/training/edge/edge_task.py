@@ -97,11 +97,11 @@ class EdgeTask:
         """Continue from a checkpoint."""
 
     def _plan(self, epoch: int) -> list[list[Drawn]]:
-        """Return the batches of a pass. The first quarter of the first pass has few distractors: short inputs teach more per second."""
+        """Return the batches of a pass; the first pass begins with few distractors."""
         rng = random.Random(f"{self.settings.seed} {epoch}")
         examples = [*(example for example, times in self.reading for _ in range(times)), *self.others]
         rng.shuffle(examples)
-        early = 0 if epoch else len(examples) // 4
+        early = 0 if epoch else int(self.settings.easy * len(examples))
         batches: list[list[Drawn]] = []
         for part, counts in ((examples[:early], _FIRST_DISTRACTORS), (examples[early:], _LATER_DISTRACTORS)):
             drawn = [draw(example, self.distractors, rng, counts) for example in part]

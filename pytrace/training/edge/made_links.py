@@ -47,7 +47,7 @@ def made_triple_links(passages: Iterable[str], count: int, *, seed: int) -> list
     by_title, chains = fact_chains(passages)
     made: list[LinkingExample] = []
     for first, last in balanced(chains, count // 5, rng):
-        question, _ = chain_question(first, last, rng)
+        question, _ = chain_question((first, last), rng)
         one, two = triple_text(first, rng), triple_text(last, rng)
         wrong = _others(first, last, by_title, rng)
         made += [

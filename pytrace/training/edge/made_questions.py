@@ -10,7 +10,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pytrace.training.edge.edge_examples import ReadingExample, Span
 
@@ -46,9 +46,10 @@ _PATTERNS = {
     "founded": rf"\b(?:founded|established|formed|opened) (?:in|on) ({DATE})",
     "located": rf"\b(?:located|situated|based|headquartered|village|town|city|municipality|commune) (?:in|at) (?:the )?({_PLACE})",
     "school": rf"\b(?:educated at|graduated from|attended|studied at) (?:the )?({_PROPER})",
-    "label": rf"\b(?:released|issued) (?:\w+ ){{0,3}}?(?:by|on|through) (?:the )?({_PROPER})",
+    "label": rf"\b(?:released|issued) (?:\w+ ){{0,3}}?(?:by|on|through) (?:the )?(?!{_MONTH}|\w+day\b)({_PROPER})",
     "star": rf"\bstarring ({_PROPER})",
 }
+_NAMES = frozenset({"performer", "label", "star", "producer", "composer", "writer"})
 _FACTS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 
 # What leads from one passage to the next, as the questions word it.
@@ -153,6 +154,9 @@ class TitleFact(NamedTuple):
         return self.passage[self.start : self.end]
 
 
+Chain = TypeVar("Chain", bound=tuple[TitleFact, ...])
+
+
 def facts_of(passage: str) -> Iterator[TitleFact]:
     """Yield the facts of a passage that begins with its title in brackets."""
     if not passage.startswith("[") or "] " not in passage:
@@ -170,7 +174,9 @@ def facts_of(passage: str) -> Iterator[TitleFact]:
             value = value[:-1]
         for tail in (" of", " the", " de", " la", " and"):
             value = value.removesuffix(tail)
-        if value and value != title:
+        # "the Fall" is a band, and "Fall" is none.
+        bare = relation in _NAMES and " " not in value and passage[:start].endswith((" the ", " The "))
+        if value and value != title and not bare:
             yield TitleFact(passage, title, relation, start, start + len(value))
 
 
@@ -192,23 +198,42 @@ def fact_chains(passages: Iterable[str]) -> tuple[dict[str, list[TitleFact]], li
     return by_title, chains
 
 
-def chain_question(first: TitleFact, last: TitleFact, rng: random.Random) -> tuple[str, bool]:
+def longer_chains(
+    chains: Iterable[tuple[TitleFact, TitleFact]],
+) -> list[tuple[TitleFact, TitleFact, TitleFact]]:
+    """Return all chains of three facts of three passages that two chains make."""
+    following: dict[TitleFact, list[TitleFact]] = defaultdict(list)
+    pairs = list(chains)
+    for first, last in pairs:
+        following[first].append(last)
+    return [
+        (first, middle, last)
+        for first, middle in pairs
+        for last in following[middle]
+        if last.passage not in (first.passage, middle.passage)
+    ]
+
+
+def chain_question(facts: Sequence[TitleFact], rng: random.Random) -> tuple[str, bool]:
     """Return a question for the value of a chain's last fact, and whether it asks for the year alone."""
-    link = rng.choice(_LINKS[first.relation]).format(_shown(first.title, rng))
+    *links, last = facts
+    link = _shown(links[0].title, rng)
+    for fact in links:
+        link = rng.choice(_LINKS[fact.relation]).format(link)
     years = _YEARS.get(last.relation, ()) if rng.random() < 0.4 else ()
     return rng.choice(years or _ASKED[last.relation]).format(link), bool(years)
 
 
 def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[ReadingExample]:
-    """Make about so many questions: half chains, a third comparisons, the rest yes or no."""
+    """Make about so many questions: half chains of two or three facts, a third comparisons, the rest yes or no."""
     rng = random.Random(seed)
     by_title, chains = fact_chains(passages)
     facts = [fact for found in by_title.values() for fact in found]
     made: list[ReadingExample] = []
-    wanted = count // 2
-    for first, last in balanced(chains, wanted, rng):
-        question, year = chain_question(first, last, rng)
-        example = _example(question, [first.passage, last.passage], [last], rng, year=year)
+    long = balanced(longer_chains(chains), count // 8, rng)
+    for chain in [*balanced(chains, count // 2 - len(long), rng), *long]:
+        question, year = chain_question(chain, rng)
+        example = _example(question, [fact.passage for fact in chain], [chain[-1]], rng, year=year)
         if example is not None:
             made.append(example)
     films = defaultdict(list)
@@ -235,13 +260,11 @@ def made_questions(passages: Iterable[str], count: int, *, seed: int) -> list[Re
     return made
 
 
-def balanced(
-    chains: Sequence[tuple[TitleFact, TitleFact]], count: int, rng: random.Random
-) -> list[tuple[TitleFact, TitleFact]]:
-    """Draw chains, a pair of relations by the root of its size, so that rare ones are not lost among directors' births."""
-    groups: dict[tuple[str, str], list[tuple[TitleFact, TitleFact]]] = defaultdict(list)
+def balanced(chains: Sequence[Chain], count: int, rng: random.Random) -> list[Chain]:
+    """Draw chains, their relations by the root of how many have them, so that rare ones are not lost among directors' births."""
+    groups: dict[tuple[str, ...], list[Chain]] = defaultdict(list)
     for chain in chains:
-        groups[chain[0].relation, chain[1].relation].append(chain)
+        groups[tuple(fact.relation for fact in chain)].append(chain)
     if not groups:
         return []
     names = sorted(groups)
