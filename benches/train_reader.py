@@ -286,8 +286,12 @@ def main() -> None:
     if seen is None:
         sys.exit(f"{given.edge} does not say which questions its model has read")
     share = EdgeSettings().kept_back
+    # The corpus is another one than that of all questions.
     examples = train_examples(
-        given.data, given.work, engine, lambda row: not edge or is_kept_back(row["source"], row["question"], share)
+        given.data,
+        given.work / "kept-back" if edge else given.work,
+        engine,
+        lambda row: not edge or is_kept_back(row["source"], row["question"], share),
     )
     rows = rows_of(examples, edge, vocabulary, seen)
     print(f"{len(rows):,} questions to learn from: {Counter(row.example.set for row in rows)}", file=sys.stderr)
