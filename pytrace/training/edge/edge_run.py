@@ -267,10 +267,8 @@ def train_edge(
     save_float(network, start, out / FLOAT)
     export_edge(network, start / TOKENIZER, out / MODEL)
     # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
-    read, earlier = (
-        task.questions(done.steps),
-        load_question_hashes(start / WEIGHTS, remedy="train the base again") or (),
-    )
+    earlier = load_question_hashes(start / WEIGHTS, remedy="train the base again") or ()
+    read = task.questions(done.steps)
     for path in (out / FLOAT / WEIGHTS, out / MODEL / GRAPH):
         save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
     result = EdgeReport(

@@ -22,8 +22,8 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     dropout: Annotated[float, Meta(ge=0, le=0.9)] = 0.0
     # Layers, from below, that stay as they are.
     frozen_layers: Annotated[int, Meta(ge=0, le=100)] = 0
-    # Share of the questions over several passages, and over one of Wikipedia, that no step reads: from these the weights beside the
-    # model's scores are learned (`benches.train_reader`).
+    # Share of the questions over several passages, and over one of Wikipedia, that no step reads: from these the answer extractor
+    # learns what the model's scores count (`benches.train_reader`).
     kept_back: Annotated[float, Meta(ge=0, le=0.9)] = 0.2
     # Share of the first pass that has few wrong passages: short inputs teach more per second.
     easy: Annotated[float, Meta(ge=0, le=1)] = 0.25
