@@ -107,7 +107,7 @@ class SpanReader(Reader):
         """Return the candidates of a question, those of the small model with those of the rules, in the order of the evidence."""
         facts = entry_facts(evidence)
         found = candidates(question, evidence.context, facts)
-        return found if read is None else with_edge(found, read, facts)
+        return found if read is None else with_edge(found, read, evidence.context, facts)
 
     def rank(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Ranked]:
         """Return the candidates of a question, likeliest first; if a rule decides, only those that it allows."""
