@@ -249,7 +249,7 @@ class Edge(Command):
     """Train the small model that reads, checks and links.
 
     DATA is a folder with reading.jsonl.gz, claims.jsonl.gz and passages.jsonl.gz. OUT gets the model as OUT/model and report.json. Interrupted
-    trainings continue with --resume. --set changes it: learning_rate=1.5e-4, batch=4096 (tokens), dropout=0.1, frozen_layers=0,
+    trainings continue with --resume. --set changes it: learning_rate=1.5e-4, batch=4096 (tokens), questions=1, frozen_layers=0,
     cooldown=0.2, made_questions=8000, composed_questions=2000, made_claims=6000, made_statements=8000, made_answers=6000, made_links=8000, hop_repeats=2, judge_steps=250.
     """
 

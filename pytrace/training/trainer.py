@@ -97,8 +97,12 @@ class Lesson(Protocol):
     judge_steps: int
     """After so many steps `judge` is asked; 0: never."""
 
-    patience: int
-    """So many times in a row it may find nothing better; then the training ends. The best weights stay."""
+    @property
+    def patience(self) -> int | None:
+        """So many times in a row `judge` may find nothing better; then the training ends, and the best weights stay.
+
+        None: it takes all its steps, and the last weights stay.
+        """
 
     def loss(self, step: int, share: float) -> tuple[Any, int]:
         """Return the loss of a step, where this share of the training is done, and the tokens that went through the network."""
@@ -251,7 +255,8 @@ class _Run:
         self.network.eval()
         if self.lesson.judge_steps:
             self.judge()
-        self.put(self.best)
+        if self.lesson.patience is not None:
+            self.put(self.best)
         return Training(
             steps=self.step,
             epochs=self.step / self.lesson.epoch_steps,
@@ -267,7 +272,8 @@ class _Run:
     def stale(self) -> bool:
         """Whether what is held out has got no better for so long that it hardly will."""
         losses = [loss for _, loss in self.judged]
-        return bool(losses) and len(losses) - 1 - losses.index(min(losses)) >= self.lesson.patience
+        patience = self.lesson.patience
+        return patience is not None and bool(losses) and len(losses) - 1 - losses.index(min(losses)) >= patience
 
     def judge(self) -> None:
         """Keep the weights if what is held out has never been better."""

@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
 from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import facts_of, made_questions
-from pytrace.training.edge.made_statements import made_answers, made_statements, near_date, negated
+from pytrace.training.edge.made_statements import made_answers, made_statements, near_date, negated, turned
 from pytrace.training.network import train_package
 from pytrace.training.trainer import checkpoints, learn
 from pytrace.training.training_settings import Length
@@ -53,7 +54,7 @@ from tests.small_trainings import Killed, equal, killer, weights
 
 torch = train_package("torch")
 
-SETTINGS = EdgeSettings(batch=384, learning_rate=5e-3, dropout=0.0, made_questions=4, made_claims=4, judge_steps=10)
+SETTINGS = EdgeSettings(batch=384, learning_rate=5e-3, made_questions=4, made_claims=4, judge_steps=10)
 PAGES = [
     f"[{person}] {person} was born in {town}." + extra
     for person, town, extra in zip(PEOPLE, TOWNS, ["", " He was a baker by the river."] * 6, strict=True)
@@ -184,15 +185,17 @@ class TestExamples:
         (example,) = reading_examples(path)
         assert example.answers == ("Rome",)
 
-    def test_sources_without_terms_are_not_learned_from(self, tmp_path: Path) -> None:
-        rows = [
-            {"claim": "A lies.", "evidence": ["A\tA lies.", "A\tIt is.", "No."], "label": "supported", "source": source}
-            for source in ("fm2", "lingnli")
-        ]
+    def test_a_claim_has_its_evidence_as_one_text(self, tmp_path: Path) -> None:
+        row = {
+            "claim": "A lies.",
+            "evidence": ["A\tA lies.", "A\tIt is.", "No."],
+            "label": "supported",
+            "source": "fm2",
+        }
         path = tmp_path / "claims.jsonl"
-        path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+        path.write_text(json.dumps(row), "utf-8")
         assert checking_examples(path) == [CheckingExample("A lies.", "[A] A lies. It is. No.", "supported", "fm2")]
-        path.write_text(json.dumps({**rows[0], "label": "true"}), "utf-8")
+        path.write_text(json.dumps({**row, "label": "true"}), "utf-8")
         with pytest.raises(DataError, match="label must be one of supported, refuted, not_enough_info"):
             checking_examples(path)
 
@@ -338,6 +341,8 @@ class TestMadeStatements:
         births = {page[1 : page.index("]")]: page.split("(born ")[1].split(")")[0] for page in MAKERS}
         checked = 0
         for row in made:
+            if not row.evidence.startswith("["):
+                continue  # some texts have no title
             title = row.evidence[1 : row.evidence.index("]")]
             stated = re.fullmatch(r"(.+) (was|was not) born on (.+)\.", row.claim)
             if stated and stated[1] in births and title == stated[1]:
@@ -351,6 +356,30 @@ class TestMadeStatements:
             if row.label == "not_enough_info":
                 assert title not in row.claim or not any(fact.value in row.claim for fact in facts_of(row.evidence))
         assert checked > 10
+
+    def test_most_claims_have_a_false_twin_about_the_same_text(self) -> None:
+        by_text: dict[str, set[str]] = defaultdict(set)
+        made = made_statements([*FILMS, *MAKERS], 200, seed=0)
+        for row in made:
+            by_text[row.evidence].add(row.label)
+        paired = [row for row in made if by_text[row.evidence] >= {"supported", "refuted"}]
+        assert len(paired) > len(made) / 2
+
+    @pytest.mark.parametrize(
+        ("sentence", "right", "wrong"),
+        [
+            ("Bo Lind painted Maren Ostrey.", "Maren Ostrey was painted by Bo Lind.", "Bo Lind was painted by Maren Ostrey."),
+            ("Holm Abbey was restored by Ivo Brandt.", "Ivo Brandt restored Holm Abbey.", "Holm Abbey restored Ivo Brandt."),
+            ("Ida Holm is the mother of Per Lind.", "Per Lind is a child of Ida Holm.", "Ida Holm is a child of Per Lind."),
+            ("Bo Lind lived near Holm.", "Bo Lind lived near Holm.", "Holm lived near Bo Lind."),
+        ],
+    )  # fmt: skip
+    def test_who_did_what_is_turned_round(self, sentence: str, right: str, wrong: str) -> None:
+        assert (right, wrong) in [pair[1:] for pair in turned(sentence)]
+
+    def test_nothing_is_turned_where_either_order_is_true(self) -> None:
+        for sentence in ("Bo Lind and Ivo Brandt met.", "He lived in Holm.", "Bo Lind met Ida Lind."):
+            assert list(turned(sentence)) == []
 
     @pytest.mark.parametrize("date", ["3 May 1901", "July 9, 1905", "May 1901", "1910"])
     def test_a_near_date_is_another_one(self, date: str) -> None:
@@ -421,7 +450,7 @@ class TestMadeLinks:
 
 
 def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
-    network = edge_network(base, seed=0, dropout=settings.dropout)
+    network = edge_network(base, seed=0)
     rows = questions()
     near = Distractors(PAGES, {key_of(row.question): np.arange(12, dtype=np.int32) for row in rows})
     claims = [CheckingExample(f"{person} was a baker.", page, "supported" if "baker" in page else "not_enough_info", "fm2") for person, page in zip(PEOPLE, PAGES, strict=True)]  # fmt: skip
@@ -459,7 +488,7 @@ class TestTraining:
         assert all(KINDS[int(np.argmax(reading.kinds))] == "span" for reading in readings)
 
     def test_a_killed_training_continues_to_the_bit(self, base: Path, tmp_path: Path) -> None:
-        settings = EdgeSettings(batch=384, checkpoint_steps=7, dropout=0.1, judge_steps=10)
+        settings = EdgeSettings(batch=384, checkpoint_steps=7, judge_steps=10)
         network, work = task(base, settings)
         learn(network, work, settings, Length(steps=24), threads=1)
         whole = weights(network)
@@ -472,7 +501,7 @@ class TestTraining:
         assert equal(whole, weights(network))
 
     def test_word_embeddings_and_frozen_layers_stay(self, base: Path) -> None:
-        network = edge_network(base, seed=0, dropout=0.0, frozen_layers=1)
+        network = edge_network(base, seed=0, frozen_layers=1)
         open_ones = {name for name, weight in network.named_parameters() if weight.requires_grad}
         assert not any("word_embeddings" in name or "layer.0" in name for name in open_ones)
         assert {name for name in open_ones if name.startswith("heads")} == {
@@ -482,7 +511,7 @@ class TestTraining:
     def test_a_folder_without_weights_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text("{}", "utf-8")
         with pytest.raises(ModelFileError, match=r"does not hold the weights of a BERT"):
-            edge_network(tmp_path, seed=0, dropout=0.0)
+            edge_network(tmp_path, seed=0)
 
 
 def runner(network: Any) -> Any:
@@ -581,7 +610,7 @@ class TestCommand:
             with gzip.open(data / f"{name}.jsonl.gz", "wt", encoding="utf-8") as stream:
                 stream.writelines(json.dumps(row) + "\n" for row in given)
         out = tmp_path / "out"
-        command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=384"]  # fmt: skip
+        command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=384", "--set", "made_statements=20"]  # fmt: skip
         ended = CliRunner().invoke(program, [*command, "--steps", "12"])
         assert ended.exit_code == 0, ended.output
         report = json.loads((out / "report.json").read_text("utf-8"))
@@ -607,10 +636,10 @@ class TestCommand:
         assert report["sha256"]["model.onnx"] == hashlib.sha256((out / "model" / "model.onnx").read_bytes()).hexdigest()
 
     def test_what_is_written_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
-        network = edge_network(base, seed=0, dropout=0.0)
+        network = edge_network(base, seed=0)
         packer = Packer(base / "tokenizer.json")
         save_float(network, base, tmp_path / "float")
-        again = edge_network(tmp_path / "float", seed=1, dropout=0.0)
+        again = edge_network(tmp_path / "float", seed=1)
         assert all(torch.equal(one, again.state_dict()[name]) for name, one in network.state_dict().items())
         inputs = padded(
             [*packer.windows("Where was Ada born?", PAGES[:3]), *packer.windows("Where?", PAGES[:1])], packer.pad_id

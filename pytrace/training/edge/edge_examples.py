@@ -22,8 +22,6 @@ from pytrace.storage.files import replace_file
 
 # Sources whose passages are too unlike a document collection to be drawn as distractors: single sentences and forum posts.
 _NO_POOL = frozenset({"qamr", "squadshifts-amazon_reviews", "squadshifts-reddit", "covid-qa", "policyqa"})
-# Sources without stated terms: weights that ship do not learn from them.
-_NO_TERMS = frozenset({"lingnli"})
 _NEIGHBORS = 12
 
 
@@ -122,12 +120,10 @@ def reading_examples(path: Path) -> list[ReadingExample]:
 
 
 def checking_examples(path: Path) -> list[CheckingExample]:
-    """Read claims with `claim`, `evidence` (sentences), `label` and `source`; sources without stated terms are left out."""
+    """Read claims with `claim`, `evidence` (sentences), `label` and `source`."""
     found = []
     for number, row in enumerate(read_rows(path), 1):
         try:
-            if row["source"] in _NO_TERMS:
-                continue
             if row["label"] not in LABELS:
                 raise DataError(f"label must be one of {', '.join(LABELS)}", path=path, line=number)
             found.append(CheckingExample(row["claim"], evidence_text(row["evidence"]), row["label"], row["source"]))

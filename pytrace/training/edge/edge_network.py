@@ -16,7 +16,7 @@ HEADS = {"read": 2, "pair": 2 * PAIR_WIDTH, "kind": len(KINDS), "check": len(LAB
 """The heads, and how many numbers each gives: start, end and their pairing for every token, the others for the first token."""
 
 
-def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 0) -> Any:
+def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
     """Return a trainable network with a base's weights: its word embeddings stay as they are, its heads are random or the base's.
 
     Parameters
@@ -25,8 +25,6 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
         A directory with `config.json`, `model.safetensors` and `tokenizer.json` of a BERT, or of a training that goes on (`save_float`).
     seed
         Seed of the heads' weights.
-    dropout
-        Share of hidden values that are dropped in training.
     frozen_layers
         Layers, from below, that stay as they are.
 
@@ -38,7 +36,7 @@ def edge_network(base: Path, *, seed: int, dropout: float, frozen_layers: int = 
     torch, transformers = train_package("torch"), train_package("transformers")
     try:
         config = transformers.BertConfig.from_json_file(base / "config.json")
-        config.hidden_dropout_prob, config.attention_probs_dropout_prob = dropout, 0.0
+        config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.0, 0.0
         config._attn_implementation = "sdpa"
         trunk = transformers.BertModel(config, add_pooling_layer=False)
         weights = train_package("safetensors.torch").load_file(base / WEIGHTS)

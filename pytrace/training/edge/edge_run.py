@@ -54,7 +54,7 @@ CHECKPOINTS = "checkpoints"
 _MADE_BY = "pytrace train edge"
 _NEIGHBOR_ENCODER = "minilm-l6-int8"
 _DONE = ("steps", "epochs", "tokens", "seconds", "parameters", "trained", "loss", "judged")
-# Questions per pass of sources that have more than is useful; the others are read whole.
+# Examples per pass of sources that have more than is useful; the others are read whole.
 _PER_PASS = {
     "qamr": 4_000,
     "squadshifts-new_wiki": 2_500,
@@ -62,7 +62,9 @@ _PER_PASS = {
     "squadshifts-amazon_reviews": 500,
     "policyqa": 800,
     "covid-qa": 200,
+    "lingnli": 15_000,
 }
+_SINGLE_SENTENCES = frozenset({"cad-nli", "lingnli"})
 _HOPS = frozenset({"2wiki", "2wiki-dev", "hotpot-dev", "ecm", "musique", "musique-dev"})
 _KEPT_BACK = _HOPS | {"squad2", "qed", "squadshifts-new_wiki"}
 # Held-out examples: questions over several passages, over one, and claims.
@@ -109,6 +111,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     """
     rng = random.Random(settings.seed)
     rows = reading_examples(data / "reading.jsonl.gz")
+    left_out = {*settings.leave_out.split(",")}
     rng.shuffle(rows)
     held_out: list[Example] = []
     kept_back: list[ReadingExample] = []
@@ -121,7 +124,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
             held_out.append(row)
         elif is_kept_back(row.source, row.question, settings.kept_back):
             kept_back.append(row)
-        elif taken[row.source] < _PER_PASS.get(row.source, len(rows)):
+        elif row.source not in left_out and taken[row.source] < _PER_PASS.get(row.source, len(rows)):
             taken[row.source] += 1
             reading.append((row, settings.hop_repeats if group == "hops" else 1))
     pool = [text for row in rows if is_pool_source(row.source) for text in (*row.passages, *row.others)]
@@ -136,7 +139,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
         (row, 1)
         for row in composed_questions([row for row, _ in reading], settings.composed_questions, seed=settings.seed)
     ]
-    claims = checking_examples(data / "claims.jsonl.gz")
+    claims = [row for row in checking_examples(data / "claims.jsonl.gz") if row.source not in left_out]
     # Claims about one text stay on one side.
     by_text: dict[str, list[CheckingExample]] = defaultdict(list)
     for claim in claims:
@@ -145,10 +148,11 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
     rng.shuffle(texts)
     others: list[CheckingExample | LinkingExample] = []
     for text in texts:
-        if by_text[text][0].source != "cad-nli" and taken["claims"] < _HELD_OUT["claims"]:
+        if by_text[text][0].source not in _SINGLE_SENTENCES and taken["claims"] < _HELD_OUT["claims"]:
             taken["claims"] += len(by_text[text])
             held_out += by_text[text]
-        else:
+        elif taken[source := by_text[text][0].source] < _PER_PASS.get(source, len(claims)):
+            taken[source] += len(by_text[text])
             others += by_text[text]
     others += _made_claims(usable, settings)
     others += made_statements(usable, settings.made_statements, seed=settings.seed)
@@ -248,7 +252,7 @@ def train_edge(
     report("finding neighbors of passages")
     encoder = OnnxEncoder(registry.resolve(_NEIGHBOR_ENCODER, "encoder"), threads=threads)
     examples = edge_data(data, out, encoder, settings)
-    network = edge_network(start, seed=settings.seed, dropout=settings.dropout, frozen_layers=settings.frozen_layers)
+    network = edge_network(start, seed=settings.seed, frozen_layers=settings.frozen_layers)
     task = EdgeTask(
         network,
         Packer(start / TOKENIZER),

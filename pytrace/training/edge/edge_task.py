@@ -57,7 +57,7 @@ class EdgeTask:
         self._epoch, self._batches = 0, self._plan(0)
         self.epoch_steps = len(self._batches)
         self.judge_steps = settings.judge_steps if held_out else 0
-        self.patience = 1 << 30  # the whole schedule is used: its last steps, at a low rate, gain most
+        self.patience = None  # the last steps, at a low rate, gain most
 
     def loss(self, step: int, share: float) -> tuple[Any, int]:  # noqa: ARG002 - the same throughout
         """Return the loss of a step, and the tokens that went through the network."""
@@ -99,7 +99,9 @@ class EdgeTask:
     def _plan(self, epoch: int) -> list[list[Drawn]]:
         """Return the batches of a pass; the first pass begins with few distractors."""
         rng = random.Random(f"{self.settings.seed} {epoch}")
-        examples = [*(example for example, times in self.reading for _ in range(times)), *self.others]
+        asked = [example for example, times in self.reading for _ in range(times)]
+        share = self.settings.questions
+        examples = [*(asked if share == 1 else rng.sample(asked, round(share * len(asked)))), *self.others]
         rng.shuffle(examples)
         early = 0 if epoch else int(self.settings.easy * len(examples))
         batches: list[list[Drawn]] = []
