@@ -86,7 +86,7 @@ def _measure(pool: Pool) -> tuple[bool, bool, float]:
     pairs, gold = pool.pairs, np.array(pool.gold)
     scores = weights.load_weights().score(pairs.features, pairs.firsts, pairs.seconds, pairs.seed_scores).passages
     order = np.argsort(-scores, kind="stable")
-    read = scores >= HopsSettings().share * scores.max()
+    read = np.isin(np.arange(len(scores)), order[: HopsSettings().passages])
     return (
         bool(gold[order[: gold.sum()]].all()),
         bool(read[gold].all()),

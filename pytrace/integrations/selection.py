@@ -25,6 +25,9 @@ TITLES = ("title", "name")
 FILES = ("file_name", "source", "file_path")
 """Those that are tried for a file whose name is the title, if there is no title: frameworks' own readers note it there."""
 
+# A passage that is less likely than this share of the likeliest one is not selected, unless so many are wanted.
+_LEAST_SHARE = 0.02
+
 
 class Passage(NamedTuple):
     """A text that a framework gives, by its own id, with its metadata."""
@@ -146,6 +149,8 @@ class PassageSelector:
                 taken = {one.place for one in chosen}
                 rest = [Selected(place, 0.0, []) for place in range(len(given)) if place not in taken]
                 chosen = [*chosen, *rest][:top_n]
+            elif self._method.name == "hops":
+                chosen = [one for one in chosen if one.score >= _LEAST_SHARE * chosen[0].score]
             selected.append(chosen)
         return selected
 
@@ -153,7 +158,7 @@ class PassageSelector:
         settings = self._settings
         if self._method.name == "hops" and top_n is not None:
             # The search ranks as many passages as are wanted.
-            settings = (f"passages={top_n}", "share=0", *settings)
+            settings = (f"passages={top_n}", *settings)
         return Request(
             question=question,
             task="search",

@@ -1,15 +1,12 @@
 """The default method: search across hops, read the passages that together answer the question, answer with a span of them.
 
-It is not from a paper. The search finds chains of one to four passages (docs/corpus.md). The passages of the likeliest chain, and those
-that are not much less likely, are read whole, each under its heading path.
+It is not from a paper. The search finds chains of one to four passages (docs/corpus.md). The likeliest passages are read whole, each
+under its heading path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-
-import msgspec
 
 from pytrace.errors import InputError
 from pytrace.methods.base import (
@@ -39,8 +36,6 @@ class HopsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_o
 
     # Maximum number of passages that are read.
     passages: Positive = 5
-    # A passage is read if its probability is at least this share of the likeliest one's.
-    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.02
 
 
 class Hops(Method):
@@ -80,7 +75,7 @@ class Hops(Method):
         ranking = found.ranking
         read: dict[tuple[str, str], tuple[Document, float]] = {}
         for passage, score in zip(found.of(ranking.rows), ranking.scores, strict=True):
-            if score < self.settings.share * ranking.scores[0] or len(read) == self.settings.passages:
+            if len(read) == self.settings.passages:
                 break
             read.setdefault(_content_key(passage), (passage, score))
         return read
@@ -118,6 +113,6 @@ register(
         Hops,
         HopsSettings(),
         make=_make,
-        space=(choice("passages", 2, 3, 4, 5, 8), choice("share", 0, 0.02, 0.1, 0.2)),
+        space=(choice("passages", 2, 3, 4, 5, 8),),
     )
 )
