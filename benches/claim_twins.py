@@ -4,8 +4,8 @@
 
 Makes pairs by rule from the pages of the open corpora: a claim that its page supports, and a twin that differs in one thing and that the
 page refutes. For half of each kind, the rules are those by which the small model is trained (on other pages); for the other half they are
-made here alone. No page is one of DATA/train. Prints how many twins are refuted and how many true claims are supported, by the claim
-checker of today and, with --model, by the small model.
+made here alone. No page is one of DATA/train. Prints how many twins are refuted and how many true claims are supported, by the words
+and, with --model, by the small model and by both together, as `pytrace certify` checks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytrace.certify.claims import ClaimChecker
+from pytrace.certify.claims.entailment_edge import EdgeEntailment
 from pytrace.documents.sentences import split_sentences
 from pytrace.models.edge.edge_model import EdgeModel
 from pytrace.models.edge.reading import LABELS
@@ -283,13 +284,7 @@ def main() -> None:
     options = parser.parse_args()
     pairs = make(pages(options.data), options.count, options.seed)
     print(f"{len(pairs)} pairs: {dict(Counter((pair.kind, 'seen' if pair.seen else 'unseen') for pair in pairs))}")
-    checker = ClaimChecker()
-    named = {"contradicted": "refuted", "supported": "supported"}
-    labels = []
-    for pair in pairs:
-        true, false = (checker.check_claims([claim], [pair.page])[0].label for claim in (pair.true, pair.false))
-        labels.append((named.get(true, ""), named.get(false, "")))
-    show("words", pairs, labels, options.show)
+    show("words", pairs, verdicts(ClaimChecker(), pairs), options.show)
     if options.model:
         model = EdgeModel(options.model)
         texts = [f"[{pair.page.title}] {pair.page.text}" for pair in pairs]
@@ -298,6 +293,17 @@ def main() -> None:
             for claims in ([pair.true for pair in pairs], [pair.false for pair in pairs])
         ]
         show("model", pairs, list(zip(*found, strict=True)), options.show)
+        show("together", pairs, verdicts(ClaimChecker(entailment=EdgeEntailment(model)), pairs), options.show)
+
+
+def verdicts(checker: ClaimChecker, pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+    """Return the labels of each true claim and its twin, checked against their page."""
+    named = {"contradicted": "refuted", "supported": "supported"}
+    labels = []
+    for pair in pairs:
+        true, false = (checker.check_claims([claim], [pair.page])[0].label for claim in (pair.true, pair.false))
+        labels.append((named.get(true, ""), named.get(false, "")))
+    return labels
 
 
 if __name__ == "__main__":

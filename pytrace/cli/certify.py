@@ -54,7 +54,7 @@ class Certify(Command):
     """Check the reasoning of responses, of any model, against a knowledge graph or texts.
 
     Against texts (--docs, --index, or contexts in the rows as in RAGAS and DeepEval) each claim of a response is supported, contradicted
-    or not there. Its words decide, without a model, or --checker does.
+    or not there. Its words and the small model decide together, or --checker does.
 
     Against a graph, each line of the responses has `question`, `response` (or several as `responses`), and if known `answers` and
     `gold_paths`. A step is a fact if a triple of the graph says the same; a response is faithful if all steps are facts, follow

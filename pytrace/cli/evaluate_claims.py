@@ -111,12 +111,16 @@ def _claim_lists(checker: str | None) -> dict[str, frozenset[str] | None]:
     """Return the hashes of the claims that the weights which decide were learned from, by the weights' name; None if not listed."""
     from pytrace.certify.claims.weights import learned_claims
     from pytrace.evaluation.scores.seen_questions import graph_path, model_questions
+    from pytrace.models.edge.edge_model import GRAPH, shipped_edge
 
-    if checker is None:
-        return {"claim checker": learned_claims()}
+    words = {"claim checker": learned_claims()}
+    if checker is None and (edge := shipped_edge()) is not None:
+        return words | {"small model": model_questions(edge / GRAPH)}
+    if checker in (None, "words"):
+        return words
     own = model_questions(graph_path(checker))
-    # What `pytrace train checker` made decides together with the features of the words; other models decide alone.
-    return {} if own is None else {"claim checker": learned_claims(), checker: own}
+    # What `pytrace train checker` made decides together with the words; other models decide alone.
+    return {} if own is None else words | {checker: own}
 
 
 def _unseen(

@@ -41,8 +41,8 @@ ATOMIC = option(
 )
 CHECKER = option(
     "Against texts: model that judges claims, in ONNX (natural language inference, MiniCheck, LettuceDetect, or made by 'pytrace "
-    "train checker'), or lm: the language model of --llm.  [default: compare words, without a model]",
-    metavar="NAME|DIR|lm",
+    "train checker'); words: their words alone; or lm: the language model of --llm.  [default: the small model together with the words]",
+    metavar="NAME|DIR|words|lm",
 )
 
 _DEVICE = option("Device of models and vector search; fails if there is none.", choices=("cpu", "cuda"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pytrace.models.edge.edge_model import shipped_edge
 from pytrace.records import Answer, Document, Evidence
 
 if TYPE_CHECKING:
@@ -22,9 +23,16 @@ METHOD = "checker"
 
 
 def open_checker(checker: str | None, models: Engine) -> EntailmentModel | None:
-    """Open the model that decides about claims: the language model if it is called "lm", None without a name."""
-    if checker is None:
+    """Open the model that decides about claims: by default the small one, where it is installed; "lm" is the language model.
+
+    None, as of "words", leaves the claims to their words.
+    """
+    if checker == "words" or (checker is None and shipped_edge() is None):
         return None
+    if checker is None:
+        from pytrace.certify.claims.entailment_edge import EdgeEntailment
+
+        return EdgeEntailment(models.edge_model())
     if checker == "lm":
         from pytrace.certify.claims.entailment_prompts import PromptedEntailment
 
@@ -58,8 +66,10 @@ def judge_by_texts(
     """Say whether texts support each of some claims: answers of FEVER's labels, and what was found of each part of a claim."""
     from pytrace.certify.claims import ClaimChecker
     from pytrace.certify.claims.answer_claims import verdict
+    from pytrace.certify.claims.entailment_edge import EdgeEntailment
 
     method = METHOD if entailment is None else f"{METHOD} ({entailment.name})"
+    repeatable = entailment is None or isinstance(entailment, EdgeEntailment)
     judged = []
     for checked in ClaimChecker(entailment=entailment).check_all(claims, documents):
         seen = dict.fromkeys((each.document, each.text) for one in checked.claims for each in one.evidence)
@@ -68,6 +78,6 @@ def judge_by_texts(
             context=tuple(text for _, text in seen),
             document_ids=tuple(dict.fromkeys(document for document, _ in seen)),
         )
-        answer = Answer(checked.text, verdict(checked.claims), method, evidence, deterministic=entailment is None)
+        answer = Answer(checked.text, verdict(checked.claims), method, evidence, deterministic=repeatable)
         judged.append((answer, checked.claims))
     return judged

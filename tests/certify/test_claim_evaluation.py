@@ -152,7 +152,7 @@ def test_the_command_prints_a_table_and_writes_verdicts(tmp_path, capfd, monkeyp
     assert scores["rows.jsonl"]["balanced_accuracy"]["value"] == 1.0
     assert scores["rows.jsonl, response"]["n"] == 2
     assert json.loads(out)["notices"]["rows.jsonl"] == (
-        "none of the 5 claims was used to train the weights of the claim checker"
+        "none of the 5 claims was used to train the weights of the claim checker and the small model"
     )
     written(tmp_path, [{"claim": "Lake Volta lies in Ghana.", "label": "supported"}])
     status, out, err = call("rows.jsonl")

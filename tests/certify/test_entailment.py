@@ -18,14 +18,18 @@ from pytrace import Document
 from pytrace.certify.claims import ClaimChecker
 from pytrace.certify.claims.checker import judge_claims, judge_responses
 from pytrace.certify.claims.entailment import Judgements, checked_judgements, in_windows, largest
+from pytrace.certify.claims.entailment_edge import EdgeEntailment
 from pytrace.certify.claims.entailment_labels import column_of, columns_of
 from pytrace.certify.claims.entailment_onnx import PairEntailment, TokenEntailment, open_entailment
 from pytrace.certify.claims.entailment_prompts import PromptedEntailment
 from pytrace.certify.claims.evaluation import judge, read_labelled
 from pytrace.certify.claims.marked_claims import MARKS, mark_missing
 from pytrace.cli import common, program
+from pytrace.engine import load
+from pytrace.engine.claims import open_checker
 from pytrace.errors import LogitsUnavailableError, ModelError, ModelFileError
 from pytrace.models import registry
+from pytrace.models.edge.edge_model import EdgeModel, shipped_edge
 from pytrace.models.language_model import OptionScores
 from pytrace.models.llama.llama_cpp import LlamaCppModel
 from pytrace.models.scripted import ScriptedModel
@@ -260,6 +264,62 @@ def test_a_title_is_read_before_sentences_that_do_not_name_it(tmp_path):
     lake = Document("1", "Akosombo dam", ("It was built in 1965 .",))
     (checked,) = ClaimChecker(entailment=model).check_claims(["Akosombo dam was built in 1965"], [lake])
     assert checked.label == "supported"
+
+
+# The small model
+
+
+class Sure:
+    """A model of one opinion, whose log-odds count a share."""
+
+    name = "sure"
+
+    def __init__(self, probabilities: Sequence[float], share: float) -> None:
+        self.probabilities, self.share = probabilities, share
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:
+        return Judgements(np.tile(np.array(self.probabilities, np.float32), (len(pairs), 1)), share=self.share)
+
+
+def test_a_model_and_the_words_decide_together_by_their_shares():
+    (words,) = ClaimChecker().check_claims(["Lake Volta lies in Togo."], [LAKE])
+    found = {}
+    for share in (0.01, 0.5, 1.0):
+        (found[share],) = ClaimChecker(entailment=Sure((0.98, 0.01, 0.01), share)).check_claims(
+            ["Lake Volta lies in Togo."], [LAKE]
+        )
+        assert found[share].supported + found[share].contradicted <= 1
+    assert found[1.0].label == "supported"
+    assert abs(found[0.01].supported - words.supported) < 0.05
+    assert words.supported < found[0.5].supported < found[1.0].supported
+    assert words.reason in found[0.5].reason
+    (refuted,) = ClaimChecker(entailment=Sure((0.01, 0.98, 0.01), 0.5)).check_claims(["Geese fly to Togo."], [LAKE])
+    (before,) = ClaimChecker().check_claims(["Geese fly to Togo."], [LAKE])
+    assert refuted.contradicted > before.contradicted
+
+
+def test_the_small_model_judges_each_claim_by_itself():
+    directory = shipped_edge()
+    assert directory is not None
+    model = EdgeEntailment(EdgeModel(directory))
+    text = "[Holm Abbey] Holm Abbey was restored by Ivo Brandt in 1903."
+    claims = [
+        "Ivo Brandt restored Holm Abbey.",
+        "Holm Abbey was not restored by Ivo Brandt.",
+        "A long claim about geese, herons and storks, of which that abbey's text says nothing at all, whatever one may think of it.",
+    ]
+    together = model.judge([(claim, text) for claim in claims]).probabilities
+    alone = np.concatenate([model.judge([(claim, text)]).probabilities for claim in claims])
+    np.testing.assert_array_equal(together, alone)
+    assert together[:2].argmax(axis=1).tolist() == [0, 1]
+
+
+def test_words_alone_check_where_that_is_asked_for_or_nothing_else_is_there(monkeypatch):
+    engine = load()
+    assert isinstance(open_checker(None, engine), EdgeEntailment)
+    assert open_checker("words", engine) is None
+    monkeypatch.setattr("pytrace.engine.claims.shipped_edge", lambda: None)
+    assert open_checker(None, engine) is None
 
 
 # A language model

@@ -269,7 +269,7 @@ def test_ask_judges_claims_by_texts_without_a_language_model(run, monkeypatch):
         ("Corfu is an island of Greece, and its mayor plays the lute.", "NOT ENOUGH INFO"),
     ):
         found = told(run, "ask", claim, "--claim", "--docs", "corfu.jsonl")
-        assert (found["answer"], found["method"]) == (verdict, "checker")
+        assert (found["answer"], found["method"]) == (verdict, "checker (the small model)")
     status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--checker", "no-such-model")
     assert (status, "no-such-model" in err) == (2, True)
     status, _, err = run("ask", "Corfu is green.", "--claim", "--docs", "corfu.jsonl", "--set", "samples=2")

@@ -39,7 +39,7 @@ from pytrace.training.edge.edge_examples import (
     reading_examples,
 )
 from pytrace.training.edge.edge_export import export_edge
-from pytrace.training.edge.edge_network import edge_network, save_float
+from pytrace.training.edge.edge_network import edge_network, mix_weights, save_float
 from pytrace.training.edge.edge_run import is_kept_back
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
@@ -473,7 +473,10 @@ class TestTraining:
         assert read[0] == set()
         assert read[1] < read[made.epoch_steps]
         assert all(before <= after for before, after in itertools.pairwise(read))
-        assert read[made.epoch_steps] == read[made.epoch_steps + 1] == {row.question for row in questions()[2:]}
+        claims = {row.claim for row in made.others if isinstance(row, CheckingExample)}
+        assert claims
+        asked = {row.question for row in questions()[2:]}
+        assert read[made.epoch_steps] == read[made.epoch_steps + 1] == asked | claims
 
     def test_it_learns(self, base: Path) -> None:
         network, work = task(base)
@@ -632,8 +635,19 @@ class TestCommand:
         read = [row for row in rows if question_hash(row["question"]) in hashes]
         assert read
         assert not {row["question"] for row in read} & {*kept_back}
-        assert len(hashes) == len({row["question"] for row in read})  # and no made ones: they were not read
+        stated = {row["claim"] for row in claims if question_hash(row["claim"]) in hashes}
+        # And no made ones: the questions were not read, and made claims are not listed.
+        assert len(hashes) == len({row["question"] for row in read} | stated)
         assert report["sha256"]["model.onnx"] == hashlib.sha256((out / "model" / "model.onnx").read_bytes()).hexdigest()
+
+    def test_the_mean_of_two_trainings_has_their_shares(self, base: Path) -> None:
+        network, earlier = edge_network(base, seed=0), edge_network(base, seed=1).state_dict()
+        own = {name: weight.clone() for name, weight in network.state_dict().items()}
+        mix_weights(network, earlier, 0.25)
+        for name, weight in network.state_dict().items():
+            torch.testing.assert_close(weight, 0.75 * own[name] + 0.25 * earlier[name])
+        mix_weights(network, own, 1.0)
+        assert equal(network.state_dict(), own)
 
     def test_what_is_written_gives_nearly_what_the_network_gives(self, base: Path, tmp_path: Path) -> None:
         network = edge_network(base, seed=0)

@@ -33,9 +33,6 @@ REFUSED: frozenset[Statement] = frozenset(("other roles", "not stated"))
 
 # What keeps log-odds finite.
 _LEAST = 1e-4
-# What the log-odds of a model that was trained to judge beside the words count, and theirs the rest: it has learned from fewer claims. Of
-# FEVER-symmetric and WiCE, the one is best with 0.4 to 0.6 and the other with 0.25.
-_MODEL_SHARE = 0.25
 _OPENING = re.compile(r"(?:[*_ \"'“]|(?:and|but|while|whereas)\s)*([A-Za-z]+)\b", re.IGNORECASE)
 
 
@@ -274,27 +271,37 @@ def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> lis
     judged = checked_judgements(model, pairs)
     for number, (row, (_, longer)) in enumerate(zip(rows, named, strict=True)):
         supported, contradicted, not_there = judged.probabilities[number].tolist()
-        if judged.beside_words:
-            both = _between(supported, checked[row].supported)
-            contradicted *= (1 - both) / max(contradicted + not_there, 1e-9)
-            supported = both
+        words, said = checked[row], _label_of(judged.probabilities[number].tolist())
+        if judged.share < 1:
+            otherwise = (
+                contradicted / max(contradicted + not_there, _LEAST),
+                words.contradicted / max(1 - words.supported, _LEAST),
+            )
+            supported = _between(supported, words.supported, judged.share)
+            contradicted = (1 - supported) * _between(*otherwise, judged.share)
         label = _label(supported, contradicted)
         sure = {"supported": supported, "contradicted": contradicted}.get(label, 1 - supported - contradicted)
-        beside = f" and its words ({checked[row].reason})" if judged.beside_words else ""
+        reason = f"judged by {model.name}, with a probability of {sure:.2f}"
+        if judged.share < 1:
+            reason = f"{words.reason}; {model.name} says: {said}"
         found[row] = msgspec.structs.replace(
-            checked[row], label=label, supported=supported, contradicted=contradicted,
-            reason=f"judged by {model.name}{beside}, with a probability of {sure:.2f}",
-        )  # fmt: skip
+            words, label=label, supported=supported, contradicted=contradicted, reason=reason
+        )
         if judged.spans is not None:
             spans = ((max(start - longer, 0), end - longer) for start, end in judged.spans[number])
             found[row] = msgspec.structs.replace(found[row], missing=tuple(span for span in spans if span[1] > 0))
     return found
 
 
-def _between(model: float, words: float) -> float:
+def _label_of(probabilities: Sequence[float]) -> ClaimLabel:
+    labels: tuple[ClaimLabel, ...] = ("supported", "contradicted", "not there")
+    return labels[int(np.argmax(probabilities))]
+
+
+def _between(model: float, words: float, share: float) -> float:
     """Return the probability whose log-odds are between those of a model and of the words."""
     ours, theirs = (math.log((p + _LEAST) / (1 - p + _LEAST)) for p in (words, model))
-    return 1 / (1 + math.exp(-(_MODEL_SHARE * theirs + (1 - _MODEL_SHARE) * ours)))
+    return 1 / (1 + math.exp(-(share * theirs + (1 - share) * ours)))
 
 
 def judge_responses(checked: Sequence[CheckedResponse], model: EntailmentModel) -> list[CheckedResponse]:

@@ -22,13 +22,13 @@ class Judgements(NamedTuple):
     """What a model says of n claims.
 
     `probabilities` is float32 ``[n, 3]``: supported, contradicted, not there. `spans` are the stretches of each claim that its
-    evidence does not support, ``claim[start:end]``, or None if the model judges claims as a whole. `beside_words` says that the model was
-    trained to know what words alone do not tell, so that the verdict by words counts beside its own.
+    evidence does not support, ``claim[start:end]``, or None if the model judges claims as a whole. `share` is what its log-odds count, from
+    0 to 1, and those of the verdict by words the rest: a model that overlooks what words tell decides together with them.
     """
 
     probabilities: Probabilities
     spans: list[Spans] | None = None
-    beside_words: bool = False
+    share: float = 1.0
 
 
 class EntailmentModel(Protocol):

@@ -98,7 +98,7 @@ def read(
 
 
 def check(
-    run: Run, packer: Packer, claims: Sequence[str], evidence: Sequence[str], *, batch: int = 16
+    run: Run, packer: Packer, claims: Sequence[str], evidence: Sequence[str], *, batch: int = 1
 ) -> NDArray[np.float32]:
     """Return the probabilities of `LABELS` for each claim and its text, float32 [claims, 3].
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
         for weight in layer.parameters():
             weight.requires_grad_(False)
     return network
+
+
+def mix_weights(network: Any, before: Mapping[str, Any], share: float) -> None:
+    """Give a network the mean of its weights and earlier ones, of which the earlier ones are so large a share."""
+    with train_package("torch").no_grad():
+        for name, weight in network.state_dict().items():
+            if weight.is_floating_point():
+                weight.lerp_(before[name], share)
 
 
 def save_float(network: Any, base: Path, target: Path) -> None:

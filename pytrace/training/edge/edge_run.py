@@ -36,7 +36,7 @@ from pytrace.training.edge.edge_examples import (
     reading_examples,
 )
 from pytrace.training.edge.edge_export import export_edge
-from pytrace.training.edge.edge_network import WEIGHTS, edge_network, save_float
+from pytrace.training.edge.edge_network import WEIGHTS, edge_network, mix_weights, save_float
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, Example
 from pytrace.training.edge.made_links import made_triple_links, passage_links
@@ -262,11 +262,13 @@ def train_edge(
         examples.distractors,
         settings,
     )
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
     report(f"training on {sum(examples.counts.values()):,} examples per pass, {len(examples.held_out):,} held out")
     done = learn(
         network, task, settings, length, threads=threads, directory=out / CHECKPOINTS, resume=resume,
         recipe={"base": sha256_of(start / WEIGHTS)}, tell=on_progress,
     )  # fmt: skip
+    mix_weights(network, before, settings.base_share)
     report("writing the model")
     save_float(network, start, out / FLOAT)
     export_edge(network, start / TOKENIZER, out / MODEL)

@@ -23,7 +23,10 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     # Share of the questions over several passages, and over one of Wikipedia, that no step reads: from these the answer extractor
     # learns what the model's scores count (`benches.train_reader`).
     kept_back: Annotated[float, Meta(ge=0, le=0.9)] = 0.2
-    # Share of the other questions that each pass reads: fewer where claims should weigh more.
+    # Share of the base's weights in those that are written, for a training that goes on from another: the mean of two keeps what both
+    # know (Wortsman et al., "Robust fine-tuning of zero-shot models", 2022).
+    base_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    # Share of the questions that each pass reads: fewer where claims should weigh more.
     questions: Annotated[float, Meta(ge=0, le=1)] = 1.0
     # Sources that no step reads, separated by commas; LingNLI, because it states no terms.
     leave_out: str = "lingnli"

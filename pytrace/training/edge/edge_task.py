@@ -80,12 +80,16 @@ class EdgeTask:
         return total / len(self.held_out)
 
     def questions(self, steps: int) -> set[str]:
-        """Return the questions that so many steps have read."""
+        """Return the questions that so many steps have read, and the claims of data sets."""
         read: set[str] = set()
         for epoch in range(-(-steps // self.epoch_steps)):
             some = self._plan(epoch)[: steps - epoch * self.epoch_steps]
             read.update(
-                _asked(one.example) for batch in some for one in batch if isinstance(one.example, ReadingExample)
+                _asked(one.example)
+                for batch in some
+                for one in batch
+                if isinstance(one.example, ReadingExample)
+                or (isinstance(one.example, CheckingExample) and not one.example.source.startswith("made"))
             )
         return read
 
