@@ -61,7 +61,7 @@ class Resources:
     facts
         Knowledge graph to check answers against.
     checker
-        Model that judges claims.
+        Model that judges claims; None: their words alone do.
     on_extracted
         Called after the triples of a document were extracted.
     methods
@@ -76,6 +76,14 @@ class Resources:
     checker: EntailmentModel | None = None
     on_extracted: Callable[[object], object] | None = None
     methods: dict[Hashable, tuple[Method, _Searches]] | None = None
+
+
+def _default_resources(engine: Engine, requests: Sequence[Request]) -> Resources:
+    """Return what a call uses that names nothing: the default checker, if any claim is checked."""
+    from pytrace.engine.claims import open_checker
+
+    checks = any(request.check or request.task == "judge" for request in requests)
+    return Resources(checker=open_checker(None, engine) if checks else None)
 
 
 class _Searches:
@@ -125,7 +133,8 @@ def run(
             key = (request.task, request.method, request.settings, request.where, request.passages, own)
             alike.setdefault(key, []).append(number)
         for numbers in alike.values():
-            batch = _Batch(engine, [requests[number] for number in numbers], usable, resources or Resources())
+            some = [requests[number] for number in numbers]
+            batch = _Batch(engine, some, usable, resources or _default_resources(engine, some))
 
             def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
                 _tell(on_event, stage, numbers[place], result)

@@ -17,6 +17,7 @@ from pytrace import __version__
 from pytrace.certify.certifier import Certifier
 from pytrace.check_records import Certificate, Response
 from pytrace.documents.reader import FORMATS
+from pytrace.engine.claims import open_checker
 from pytrace.engine.loading import Engine
 from pytrace.engine.running import DEFAULT_METHOD, Resources
 from pytrace.errors import InputError, PytraceError
@@ -155,7 +156,8 @@ class Service(Closing):
         vars(engine)["encoder"] = self.encoder
         self.index = ServedIndex(directory, engine, writable=not settings.read_only)
         self.library = Library(self.index, StoredDocuments(directory), settings)
-        self._resources = Resources(facts=None if facts is None else KnowledgeBase.load(facts, self.encoder))
+        base = None if facts is None else KnowledgeBase.load(facts, self.encoder)
+        self._resources = Resources(facts=base, checker=open_checker(None, engine))
         self._searches = SharedSearch(engine, observe=partial(self.metrics.observe_batch, "search"))
         self._pairs: Batcher[list[tuple[str, str]], Any] | None = None
         if engine.cross_encoder_name is not None:

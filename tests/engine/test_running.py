@@ -63,7 +63,15 @@ class TestRequests:
         ]
         results = scripted().run(requests, [FERRY, COMPANY, *OTHERS])
         assert [result.question for result in results] == [request.question for request in requests]
-        assert [result.method for result in results] == ["rag", "search", "checker", "", "hops", "rag", "trace-doc"]
+        assert [result.method for result in results] == [
+            "rag",
+            "search",
+            "checker (the small model)",
+            "",
+            "hops",
+            "rag",
+            "trace-doc",
+        ]
         answers = ["Tobias Rook", "", "SUPPORTS", "", "Tobias Rook", "Tobias Rook", ""]
         assert [result.answer for result in results] == answers
         assert len([source for source in results[1].evidence.sources if source.relevance is not None]) == 3
