@@ -249,8 +249,9 @@ class Edge(Command):
     """Train the small model that reads, checks and links.
 
     DATA is a folder with reading.jsonl.gz, claims.jsonl.gz and passages.jsonl.gz. OUT gets the model as OUT/model and report.json. Interrupted
-    trainings continue with --resume. --set changes it: learning_rate=1.5e-4, batch=4096 (tokens), questions=1, frozen_layers=0,
-    cooldown=0.2, made_questions=8000, composed_questions=2000, made_claims=6000, made_statements=8000, made_answers=6000, made_links=8000, hop_repeats=2, judge_steps=250.
+    trainings continue with --resume. --set changes it: learning_rate=1.5e-4, batch=4096 (tokens), cooldown=0.2,
+    frozen_layers=0, kept_back=0.2, base_share=0, questions=1, leave_out=lingnli, easy=0.25, made_questions=5000, composed_questions=2000,
+    made_claims=3000, made_statements=16000, made_answers=2000, made_links=2000, hop_repeats=3, judge_steps=250.
     """
 
     data: Path = option("Folder of the training data.", metavar="DIR")

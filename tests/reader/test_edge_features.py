@@ -52,6 +52,13 @@ class TestFeatures:
         assert over not in found
         assert found[within]["edge only"] == 1.0
 
+    def test_sentences_without_spaces_end_too(self) -> None:
+        entry = "[湖] 湖の町はホルムである。町はアダが建てた。"
+        text = "ホルムである。町はアダ"
+        start = entry.index(text)
+        read = EdgeReading((ReadSpan(text, 0, start, start + len(text), 4.0),), (0.9, 0.0, 0.0, 0.1))
+        assert text not in [one.text for one in with_edge([], read, [entry])]
+
     def test_yes_and_no_are_left_to_the_rules(self) -> None:
         question = "Was Holm founded by Ada Foah?"
         found = features_of(EdgeReading((span("Holm", 4.0),), (0.1, 0.6, 0.3, 0.0)), question)

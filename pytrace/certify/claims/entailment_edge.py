@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pytrace.certify.claims.entailment import Judgements
 from pytrace.models.edge.edge_model import EdgeModel
 
-# What its log-odds count, and those of the words the rest. It knows paraphrases, negations and dates better than the words do, and
-# overlooks numbers and names inside long sentences, which they see.
+# The weight of its log-odds; those of the words have the rest. It knows negations and dates better than the words do, which see names and
+# numbers inside long sentences. Of 0.25, 0.4 and 0.5, FEVER-symmetric and false twins prefer the last, and WiCE and unseen wordings the first.
 _SHARE = 0.4
 
 

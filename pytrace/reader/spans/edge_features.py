@@ -16,7 +16,7 @@ TOP_SPANS = 30
 _OWN_SPANS = 8  # that become candidates where no rule found them
 _BELOW = 2.0  # nats below the last of its spans: what a candidate has that is none of them
 _LOWEST = -12.0  # nats below its best span; what is lower is as unlikely
-_MAY_END_A_SENTENCE = re.compile(r"[^\w\s,]\s")
+_MAY_END_A_SENTENCE = re.compile(r"[^\w\s,]\s|[。！？]|\n")
 
 
 def with_edge(
@@ -24,7 +24,7 @@ def with_edge(
 ) -> list[Scored]:
     """Return candidates with the small model's scores among their features, and its own best spans as candidates, too.
 
-    An answer stands in one sentence: spans over two are left out.
+    Spans over two sentences are left out, since a chain ends at the sentence that holds the answer.
 
     Parameters
     ----------
