@@ -9,10 +9,11 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnxruntime
 import pytest
@@ -38,14 +39,15 @@ from pytrace.training.edge.edge_examples import (
     key_of,
     reading_examples,
 )
-from pytrace.training.edge.edge_export import export_edge
+from pytrace.training.edge.edge_export import OUTPUTS, export_edge
 from pytrace.training.edge.edge_network import edge_network, mix_weights, save_float
 from pytrace.training.edge.edge_run import is_kept_back
 from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, draw, pack_training
+from pytrace.training.edge.made_contrasts import contrasts
 from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import facts_of, made_questions
-from pytrace.training.edge.made_statements import made_answers, made_statements, near_date, negated, turned
+from pytrace.training.edge.made_statements import claim_twins, made_answers, made_statements, near_date, negated, turned
 from pytrace.training.network import train_package
 from pytrace.training.trainer import checkpoints, learn
 from pytrace.training.training_settings import Length
@@ -465,6 +467,53 @@ def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
     )
 
 
+class TestContrasts:
+    @pytest.mark.parametrize(
+        ("sentence", "twins"),
+        [
+            ("She divorced a Greek.", {"She married a Greek."}),
+            ("He is a rich man.", {"He is a poor man."}),
+            ("It has an urban air.", {"It has a rural air."}),
+            ("He wrote a play.", {"He would not write a play.", "He did not write a play.", "He didn't write a play.", "He refused to write a play.", "He was unable to write a play."}),
+            ("What was written by him sank.", set()),
+            ("It was never urban.", set()),
+            ("It has urban and urban parts.", set()),
+        ],
+    )  # fmt: skip
+    def test_a_twin_says_something_else(self, sentence: str, twins: set[str]) -> None:
+        found = [pair for seed in range(20) for pair in contrasts(sentence, sentence, random.Random(seed))]
+        made = {twin for kind, _, twin in found if kind == "denied" or "play" not in sentence}
+        assert made <= twins
+        assert bool(made) == bool(twins)
+        assert all(right == sentence for _, right, _ in found)
+
+    def test_no_word_comes_in_that_the_passage_has(self) -> None:
+        assert list(contrasts("The rich man lies.", "The rich man lies. He has a poor son.", random.Random(0))) == []
+
+    def test_who_was_not_alone_is_said_to_have_been(self) -> None:
+        said = "Holm is a saga that was directed by Ann Hay and Ivo Brandt."
+        made = [pair for seed in range(30) for pair in contrasts(said, said, random.Random(seed))]
+        assert {kind for kind, *_ in made} == {"alone"}
+        assert ("alone", "Holm was directed by Ann Hay, among others.", "Nobody but Ann Hay directed Holm.") in made
+
+    def test_supported_claims_of_data_sets_get_false_twins(self) -> None:
+        rows = [
+            CheckingExample("The store opened in 1903.", "[Store] The store opened in 1903.", "supported", "fm2", ("It is.",)),
+            CheckingExample("The store closed in 1903.", "[Store] The store opened in 1903.", "refuted", "fm2"),
+        ]  # fmt: skip
+        (twin,) = claim_twins(rows, seed=0)
+        assert twin.label == "refuted"
+        assert twin.claim not in {row.claim for row in rows[:1]}
+        assert (twin.evidence, twin.others) == (rows[0].evidence, rows[0].others)
+
+    def test_claims_are_read_among_other_sentences_of_their_page(self) -> None:
+        row = CheckingExample("It lies.", "[A] It lies.", "supported", "fm2", ("It is.", "It was."))
+        near = Distractors([], {})
+        texts = {draw(row, near, random.Random(seed)).passages[0] for seed in range(60)}
+        assert {"[A] It lies.", "It is. [A] It lies.", "It was. [A] It lies. It is."} <= texts
+        assert all("[A] It lies." in text for text in texts)
+
+
 class TestTraining:
     def test_it_says_which_questions_its_steps_have_read(self, base: Path) -> None:
         _, made = task(base)
@@ -503,6 +552,22 @@ class TestTraining:
         learn(network, work, settings, Length(steps=24), threads=1, directory=tmp_path, resume=True)
         assert equal(whole, weights(network))
 
+    def test_claims_and_questions_train_transformers_of_their_own(self, base: Path) -> None:
+        for claims in (True, False):
+            network, work = task(base)
+            before = {name: weight.clone() for name, weight in network.state_dict().items()}
+            if claims:
+                work = task(base, msgspec.structs.replace(SETTINGS, questions=0.0))[1]
+            else:
+                work.others = []
+            work = EdgeTask(network, work.packer, work.reading, work.others, [], work.distractors, work.settings)
+            learn(network, work, work.settings, Length(steps=3), threads=1)
+            after = network.state_dict()
+            changed = {name.split(".")[0] for name, weight in before.items() if not torch.equal(weight, after[name])}
+            heads = {name.split(".")[1] for name, weight in before.items() if name.startswith("heads") and not torch.equal(weight, after[name])}  # fmt: skip
+            assert changed == {"checker" if claims else "trunk", "heads"}
+            assert heads == ({"check"} if claims else {"read", "pair", "kind"})
+
     def test_word_embeddings_and_frozen_layers_stay(self, base: Path) -> None:
         network = edge_network(base, seed=0, frozen_layers=1)
         open_ones = {name for name, weight in network.named_parameters() if weight.requires_grad}
@@ -520,10 +585,10 @@ class TestTraining:
 def runner(network: Any) -> Any:
     network.eval()
 
-    def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+    def run(outputs: Sequence[str], arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
         with torch.no_grad():
             found = network(**{name: torch.from_numpy(array) for name, array in arrays.items()})
-        return tuple(value.numpy() for value in found)  # type: ignore[return-value]
+        return tuple(found[OUTPUTS.index(name)].numpy() for name in outputs)
 
     return run
 
@@ -533,7 +598,7 @@ class TestReading:
         long = f"[Ada] {'the river lies by the river. ' * 150}Ada was born in Quill."
         word = int(packer.tokens("quill").ids[0])
 
-        def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+        def run(_: Sequence[str], arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
             ids = arrays["input_ids"]
             score = np.where(ids == word, 9.0, 0.0).astype(np.float32)
             kinds = np.zeros((len(ids), 4), np.float32)
@@ -554,7 +619,7 @@ class TestReading:
         first, last = (int(packer.tokens(word).ids[0]) for word in ("ada", "brack"))
         ends = {int(packer.tokens(word).ids[0]): place for place, word in enumerate(("lies", "quill"))}
 
-        def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+        def run(_: Sequence[str], arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
             ids = arrays["input_ids"]
             start = np.where(np.isin(ids, (first, last)), 5.0, 0.0).astype(np.float32)
             pair = np.zeros((*ids.shape, 2 * PAIR_WIDTH), np.float32)
@@ -569,7 +634,7 @@ class TestReading:
         assert any(text.startswith("Ada") and text.endswith("lies") for text in found)
 
     def test_no_span_crosses_passages_or_is_too_long(self, packer: Packer) -> None:
-        def run(arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
+        def run(_: Sequence[str], arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
             rng = np.random.default_rng(0)
             start, end = rng.normal(size=(2, *arrays["input_ids"].shape)).astype(np.float32)
             return outputs(start, end, np.zeros((len(start), 4), np.float32))
@@ -588,11 +653,10 @@ def outputs(
     kinds: NDArray[np.float32],
     pair: NDArray[np.float32] | None = None,
 ) -> Logits:
-    """Return what a network gives, with zeros for what no head says."""
-    rows = len(start)
+    """Return what a network gives for reading, with zeros for pairs that are not given."""
     if pair is None:
         pair = np.zeros((*start.shape, 2 * PAIR_WIDTH), np.float32)
-    return start, end, pair, kinds, np.zeros((rows, 3), np.float32), np.zeros((rows, 2), np.float32)
+    return start, end, pair, kinds
 
 
 class TestCommand:
@@ -658,7 +722,7 @@ class TestCommand:
         inputs = padded(
             [*packer.windows("Where was Ada born?", PAGES[:3]), *packer.windows("Where?", PAGES[:1])], packer.pad_id
         )
-        wanted = runner(network)(inputs)
+        wanted = runner(network)(OUTPUTS, inputs)
         for quantize, allowed in ((False, 1e-5), (True, 0.2)):
             export_edge(network, base / "tokenizer.json", tmp_path / str(quantize), quantize=quantize)
             session = onnxruntime.InferenceSession(str(tmp_path / str(quantize) / "model.onnx"))
@@ -684,7 +748,7 @@ class TestCommand:
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
         (tmp_path / "tokenizer.json").write_bytes((tiny.path / "tokenizer.json").read_bytes())
-        with pytest.raises(ModelFileError, match="instead of start, end, pair, kind, check, link"):
+        with pytest.raises(ModelFileError, match="instead of check, end, kind, link, pair, start"):
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes(b"no graph")
         with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from pytrace.errors import ModelFileError
 from pytrace.models.edge.packing import Packer
-from pytrace.models.edge.reading import EdgeReading, Logits, check, link, read
-from pytrace.models.encoders.onnx_graph import open_session
+from pytrace.models.edge.reading import READ_OUTPUTS, EdgeReading, Logits, check, link, read
+from pytrace.models.encoders.onnx_graph import only_wanted, open_session
 
-_OUTPUTS = ["start", "end", "pair", "kind", "check", "link"]
+_OUTPUTS = {*READ_OUTPUTS, "check", "link"}
 GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
 _SHIPPED = Path(__file__).with_name("weights")
@@ -49,15 +49,17 @@ class EdgeModel:
         self.directory = directory
         self._packer = Packer(directory / TOKENIZER)
         self._session = open_session(directory / GRAPH, ["CPUExecutionProvider"], threads)
-        given = [item.name for item in self._session.get_outputs()]
+        given = {item.name for item in self._session.get_outputs()}
         if given != _OUTPUTS:
             raise ModelFileError(
-                f"{directory / GRAPH} gives {', '.join(given)} instead of {', '.join(_OUTPUTS)}; give a model that "
-                "'pytrace train edge' wrote"
+                f"{directory / GRAPH} gives {', '.join(sorted(given))} instead of {', '.join(sorted(_OUTPUTS))}; give a "
+                "model that 'pytrace train edge' wrote"
             )
+        # Reading needs nothing of what checks claims, and the other way round.
+        self._options = only_wanted()
 
-    def _run(self, inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
-        return tuple(self._session.run(_OUTPUTS, dict(inputs)))
+    def _run(self, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
+        return tuple(self._session.run(list(outputs), dict(inputs), self._options))
 
     def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[EdgeReading]:
         """Return the likeliest spans of each question's passages, and how likely each kind of answer is.

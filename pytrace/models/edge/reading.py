@@ -21,12 +21,14 @@ MAX_SPAN_TOKENS = 30
 MAX_SPAN_CHARACTERS = 300
 PAIR_WIDTH = 64
 
-Logits = tuple[NDArray[np.float32], ...]
-"""Start and end [batch, tokens]; pair [batch, tokens, 2 * PAIR_WIDTH], a vector of each token as a start and one as an end; answer kinds
-[batch, 4]; labels of claims [batch, 3]; links [batch, 2]: goes on, is enough."""
+READ_OUTPUTS = ("start", "end", "pair", "kind")
+"""What the network gives for reading: start and end [batch, tokens]; pair [batch, tokens, 2 * PAIR_WIDTH], a vector of each token as a start
+and one as an end; answer kinds [batch, 4]. Others are "check", the labels of claims [batch, 3], and "link" [batch, 2]: goes on, is enough."""
 
-Run = Callable[[Mapping[str, NDArray[np.int64]]], Logits]
-"""Runs the network on padded inputs."""
+Logits = tuple[NDArray[np.float32], ...]
+
+Run = Callable[[Sequence[str], Mapping[str, NDArray[np.int64]]], Logits]
+"""Computes some outputs of the network for padded inputs."""
 
 
 class ReadSpan(NamedTuple):
@@ -105,11 +107,11 @@ def check(
     A long text is read in windows; the window that says most for or against the claim decides.
     """
     windows = [packer.windows(claim, [text]) for claim, text in zip(claims, evidence, strict=True)]
-    found = _run_all(run, packer, [window for mine in windows for window in mine], batch)
+    found = _run_all(run, "check", packer, [window for mine in windows for window in mine], batch)
     labels = np.zeros((len(windows), len(LABELS)), np.float32)
     index = 0
     for number, mine in enumerate(windows):
-        logits = np.array([found[index + offset][4] for offset in range(len(mine))])
+        logits = np.array(found[index : index + len(mine)])
         exp = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares = exp / exp.sum(axis=1, keepdims=True)
         labels[number] = shares[int(shares[:, :2].max(axis=1).argmax())]
@@ -129,9 +131,9 @@ def link(
         packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
         for question, found, candidate in zip(questions, so_far, candidates, strict=True)
     ]
-    found = _run_all(run, packer, windows, batch)
+    found = _run_all(run, "link", packer, windows, batch)
     logits = np.array(
-        [outputs[5][int(candidate is None)] for outputs, candidate in zip(found, candidates, strict=True)], np.float32
+        [output[int(candidate is None)] for output, candidate in zip(found, candidates, strict=True)], np.float32
     )
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
@@ -141,8 +143,7 @@ def _read_all(
 ) -> list[tuple[list[tuple[float, int, int]], NDArray[np.float32]]]:
     """Return each window's best spans (score, first and last token) and logits of `KINDS`."""
     found: dict[int, tuple[list[tuple[float, int, int]], NDArray[np.float32]]] = {}
-    for some, outputs in _batches(run, packer, windows, batch):
-        starts, ends, pairs, kinds = outputs[:4]
+    for some, (starts, ends, pairs, kinds) in _batches(run, READ_OUTPUTS, packer, windows, batch):
         spans = _best_spans([windows[index] for index in some], starts, ends, pairs, top)
         for row, index in enumerate(some):
             there = spans.first[row] >= 0
@@ -170,21 +171,20 @@ def _best_spans(
 
 
 def _run_all(
-    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int
-) -> list[tuple[NDArray[np.float32], ...]]:
-    """Run windows; return the outputs of each in their order."""
-    found: dict[int, tuple[NDArray[np.float32], ...]] = {}
-    for some, outputs in _batches(run, packer, windows, batch):
-        for row, index in enumerate(some):
-            found[index] = tuple(output[row] for output in outputs)
+    run: Run, output: str, packer: Packer, windows: Sequence[PackedInput], batch: int
+) -> list[NDArray[np.float32]]:
+    """Run windows; return an output of each in their order."""
+    found: dict[int, NDArray[np.float32]] = {}
+    for some, (values,) in _batches(run, (output,), packer, windows, batch):
+        found.update(zip(some, values, strict=True))
     return [found[index] for index in range(len(windows))]
 
 
 def _batches(
-    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int
+    run: Run, outputs: Sequence[str], packer: Packer, windows: Sequence[PackedInput], batch: int
 ) -> Iterator[tuple[list[int], Logits]]:
     """Run windows, those of about the same length together; yield the indices of each batch and its outputs."""
     order = sorted(range(len(windows)), key=lambda index: len(windows[index].ids))
     for begin in range(0, len(order), batch):
         some = order[begin : begin + batch]
-        yield some, run(padded([windows[index] for index in some], packer.pad_id))
+        yield some, run(outputs, padded([windows[index] for index in some], packer.pad_id))

@@ -52,12 +52,13 @@ class ReadingExample(NamedTuple):
 
 
 class CheckingExample(NamedTuple):
-    """A claim, the text that it is checked against, and a label of `LABELS`."""
+    """A claim, the text that it is checked against, and a label of `LABELS`; `others` are sentences of the same page that decide nothing."""
 
     claim: str
     evidence: str
     label: str
     source: str
+    others: tuple[str, ...] = ()
 
 
 class LinkingExample(NamedTuple):
@@ -120,13 +121,16 @@ def reading_examples(path: Path) -> list[ReadingExample]:
 
 
 def checking_examples(path: Path) -> list[CheckingExample]:
-    """Read claims with `claim`, `evidence` (sentences), `label` and `source`."""
+    """Read claims with `claim`, `evidence` (sentences), `label` and `source`, and maybe `other` sentences of the page."""
     found = []
     for number, row in enumerate(read_rows(path), 1):
         try:
             if row["label"] not in LABELS:
                 raise DataError(f"label must be one of {', '.join(LABELS)}", path=path, line=number)
-            found.append(CheckingExample(row["claim"], evidence_text(row["evidence"]), row["label"], row["source"]))
+            others = tuple(other for other in row.get("other", ()) if other not in row["evidence"])
+            found.append(
+                CheckingExample(row["claim"], evidence_text(row["evidence"]), row["label"], row["source"], others)
+            )
         except KeyError as error:
             raise DataError(f"row is not a labeled claim: {error} is missing", path=path, line=number) from error
     return found

@@ -10,17 +10,19 @@ import logging
 import shutil
 import tempfile
 import warnings
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pytrace.models.edge.edge_model import GRAPH, TOKENIZER
+from pytrace.models.edge.reading import READ_OUTPUTS
 from pytrace.storage.files import replace_file
 from pytrace.training.network import train_package
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OUTPUTS = ("start", "end", "pair", "kind", "check", "link")
+OUTPUTS = (*READ_OUTPUTS, "link", "check")
 _MIN_ROWS = 8  # smaller tables stay float32
 
 
@@ -93,7 +95,10 @@ def _embeddings_int8(model: Any) -> None:
     """Store tables that rows are taken from as int8 with a scale for each row."""
     onnx = train_package("onnx")
     graph = model.graph
-    tables = {node.input[0]: node for node in graph.node if node.op_type == "Gather"}
+    tables: dict[str, list[Any]] = defaultdict(list)
+    for node in graph.node:
+        if node.op_type == "Gather":
+            tables[node.input[0]].append(node)
     kept, nodes = [], []
     for item in graph.initializer:
         if (
@@ -104,20 +109,21 @@ def _embeddings_int8(model: Any) -> None:
         ):
             kept.append(item)
             continue
-        values, node, name = onnx.numpy_helper.to_array(item), tables[item.name], item.name
+        values, name = onnx.numpy_helper.to_array(item), item.name
         largest = np.abs(values).max(axis=1, keepdims=True)
         scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
         kept += [
             onnx.numpy_helper.from_array(np.rint(values / scale).astype(np.int8), f"{name}_q"),
             onnx.numpy_helper.from_array(scale, f"{name}_scale"),
         ]
-        output, ids = node.output[0], node.input[1]
-        nodes.append((node, [
-            onnx.helper.make_node("Gather", [f"{name}_q", ids], [f"{output}_q"]),
-            onnx.helper.make_node("Cast", [f"{output}_q"], [f"{output}_f"], to=onnx.TensorProto.FLOAT),
-            onnx.helper.make_node("Gather", [f"{name}_scale", ids], [f"{output}_s"]),
-            onnx.helper.make_node("Mul", [f"{output}_f", f"{output}_s"], [output]),
-        ]))  # fmt: skip
+        for node in tables[item.name]:
+            output, ids = node.output[0], node.input[1]
+            nodes.append((node, [
+                onnx.helper.make_node("Gather", [f"{name}_q", ids], [f"{output}_q"]),
+                onnx.helper.make_node("Cast", [f"{output}_q"], [f"{output}_f"], to=onnx.TensorProto.FLOAT),
+                onnx.helper.make_node("Gather", [f"{name}_scale", ids], [f"{output}_s"]),
+                onnx.helper.make_node("Mul", [f"{output}_f", f"{output}_s"], [output]),
+            ]))  # fmt: skip
     del graph.initializer[:]
     graph.initializer.extend(kept)
     instead = {id(node): made for node, made in nodes}

@@ -1,4 +1,4 @@
-"""The small model as PyTorch trains it: a BERT with heads for reading, answer kinds, claims and links."""
+"""The small model as PyTorch trains it: a BERT that reads and links, and one with the same word embeddings that checks claims."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from pytrace.storage.files import replace_file
 from pytrace.training.network import train_package
 
 WEIGHTS = "model.safetensors"
-_HEADS = "heads."
+_HEADS, _TRUNK, _CHECKER = "heads.", "trunk.", "checker."
+_SHARED = "checker.embeddings.word_embeddings.weight"
 HEADS = {"read": 2, "pair": 2 * PAIR_WIDTH, "kind": len(KINDS), "check": len(LABELS), "link": 2}
 """The heads, and how many numbers each gives: start, end and their pairing for every token, the others for the first token."""
 
 
 def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
     """Return a trainable network with a base's weights: its word embeddings stay as they are, its heads are random or the base's.
+
+    Of a base with one transformer, both begin as that.
 
     Parameters
     ----------
@@ -39,11 +42,16 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
         config = transformers.BertConfig.from_json_file(base / "config.json")
         config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.0, 0.0
         config._attn_implementation = "sdpa"
-        trunk = transformers.BertModel(config, add_pooling_layer=False)
         weights = train_package("safetensors.torch").load_file(base / WEIGHTS)
-        wanted = trunk.state_dict()
-        # The pooler and stored positions are not used.
-        trunk.load_state_dict({name: weight.float() for name, weight in weights.items() if name in wanted})
+        trunks = {}
+        for part in (_TRUNK, _CHECKER):
+            trunks[part] = transformers.BertModel(config, add_pooling_layer=False)
+            wanted = trunks[part].state_dict()
+            own = {name.removeprefix(part): weight for name, weight in weights.items() if name.startswith(part)}
+            # The pooler and stored positions are not used.
+            trunks[part].load_state_dict(
+                {name: weight.float() for name, weight in {**weights, **own}.items() if name in wanted}
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelFileError(
             f"{base} does not hold the weights of a BERT ({' '.join(str(error).split())[:200]}); give a directory with "
@@ -53,7 +61,8 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
     class EdgeNetwork(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.trunk = trunk
+            self.trunk, self.checker = trunks[_TRUNK], trunks[_CHECKER]
+            self.checker.embeddings.word_embeddings = self.trunk.embeddings.word_embeddings
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 self.heads = torch.nn.ModuleDict(
@@ -61,13 +70,19 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
                 )
 
         def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, ...]:
-            """Return start and end logits [batch, tokens], what pairs them, and logits of kinds, labels and links [batch, n]."""
-            hidden = self.trunk(
-                input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
-            ).last_hidden_state
-            read, first = self.heads["read"](hidden), hidden[:, 0]
-            pair = self.heads["pair"](hidden)
-            return read[..., 0], read[..., 1], pair, *(self.heads[name](first) for name in ("kind", "check", "link"))
+            """Return what `read` gives, and last what `check` does."""
+            inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+            return *self.read(**inputs), self.check(**inputs)
+
+        def read(self, **inputs: Any) -> tuple[Any, ...]:
+            """Return start and end logits [batch, tokens], what pairs them, and logits of kinds and links [batch, n]."""
+            hidden = self.trunk(**inputs).last_hidden_state
+            read, pair, first = self.heads["read"](hidden), self.heads["pair"](hidden), hidden[:, 0]
+            return read[..., 0], read[..., 1], pair, self.heads["kind"](first), self.heads["link"](first)
+
+        def check(self, **inputs: Any) -> Any:
+            """Return logits of labels [batch, 3]."""
+            return self.heads["check"](self.checker(**inputs).last_hidden_state[:, 0])
 
     network = EdgeNetwork()
     heads = {name.removeprefix(_HEADS): weight for name, weight in weights.items() if name.startswith(_HEADS)}
@@ -81,7 +96,7 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
     embeddings = network.trunk.embeddings
     for weight in embeddings.word_embeddings.parameters():
         weight.requires_grad_(False)
-    for layer in network.trunk.encoder.layer[:frozen_layers]:
+    for layer in (*network.trunk.encoder.layer[:frozen_layers], *network.checker.encoder.layer[:frozen_layers]):
         for weight in layer.parameters():
             weight.requires_grad_(False)
     return network
@@ -99,8 +114,9 @@ def save_float(network: Any, base: Path, target: Path) -> None:
     """Write a network as float32 weights that another training can begin with, with the base's configuration and tokenizer."""
     target.mkdir(parents=True, exist_ok=True)
     weights = {
-        name if name.startswith(_HEADS) else name.removeprefix("trunk."): weight.detach().contiguous()
+        name.removeprefix(_TRUNK): weight.detach().contiguous()
         for name, weight in network.state_dict().items()
+        if name != _SHARED
     }
     replace_file(target / WEIGHTS, train_package("safetensors.torch").save(weights))
     for name in ("config.json", "tokenizer.json"):

@@ -41,7 +41,7 @@ from pytrace.training.edge.edge_settings import EdgeSettings
 from pytrace.training.edge.edge_task import EdgeTask, Example
 from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import made_questions
-from pytrace.training.edge.made_statements import made_answers, made_statements
+from pytrace.training.edge.made_statements import claim_twins, made_answers, made_statements
 from pytrace.training.made_claims import make_claims
 from pytrace.training.network import train_package
 from pytrace.training.trainer import Progress, checkpoints, learn
@@ -65,6 +65,7 @@ _PER_PASS = {
     "lingnli": 15_000,
 }
 _SINGLE_SENTENCES = frozenset({"cad-nli", "lingnli"})
+_PAGE_CLAIM_REPEATS = 2  # of claims about pages, which are what users have checked
 _HOPS = frozenset({"2wiki", "2wiki-dev", "hotpot-dev", "ecm", "musique", "musique-dev"})
 _KEPT_BACK = _HOPS | {"squad2", "qed", "squadshifts-new_wiki"}
 # Held-out examples: questions over several passages, over one, and claims.
@@ -153,7 +154,8 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
             held_out += by_text[text]
         elif taken[source := by_text[text][0].source] < _PER_PASS.get(source, len(claims)):
             taken[source] += len(by_text[text])
-            others += by_text[text]
+            others += by_text[text] * (1 if source in _SINGLE_SENTENCES else _PAGE_CLAIM_REPEATS)
+    others += claim_twins([row for row in others if isinstance(row, CheckingExample)], seed=settings.seed)
     others += _made_claims(usable, settings)
     others += made_statements(usable, settings.made_statements, seed=settings.seed)
     others += made_answers([row for row, _ in reading], settings.made_answers, distractors, seed=settings.seed)

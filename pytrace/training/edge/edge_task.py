@@ -23,6 +23,9 @@ _LATER_DISTRACTORS = (0.25, 0.3, 0.25, 0.2)
 _SORTED_BATCHES = 16  # batches whose examples are sorted by length together
 _CHARACTERS_PER_TOKEN = 4.2
 _KIND_WEIGHT = 0.5
+# Share of the claims that are read among other sentences of their page, and how many those are at most.
+_WITH_OTHERS = 0.5
+_MOST_OTHERS = 4
 _NEVER = -1e9  # logit of what cannot be
 _HELD_OUT_BATCH = 16
 
@@ -145,12 +148,11 @@ class EdgeTask:
         torch = self.torch
         device = next(self.network.parameters()).device
         arrays = padded([one for one, _ in packed], self.packer.pad_id)
-        starts, ends, pairs, kinds, labels, links = self.network(
-            **{name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-        )
+        inputs = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         if isinstance(batch[0].example, CheckingExample):
             target = torch.tensor([LABELS.index(one.example.label) for one in batch], device=device)  # type: ignore[union-attr]
-            return torch.nn.functional.cross_entropy(labels, target)
+            return torch.nn.functional.cross_entropy(self.network.check(**inputs), target)
+        starts, ends, pairs, kinds, links = self.network.read(**inputs)
         if isinstance(batch[0].example, LinkingExample):
             steps = [one.example for one in batch if isinstance(one.example, LinkingExample)]
             heads = torch.tensor([step.candidate is None for step in steps], dtype=torch.long, device=device)
@@ -195,7 +197,11 @@ def draw(
 ) -> Drawn:
     """Draw what is read with an example: distractors next to its passages, or now and then instead of the one with the answer."""
     if isinstance(example, CheckingExample):
-        return Drawn(example, (example.evidence,), (), "none")
+        texts_of_claim = [example.evidence]
+        if example.others and rng.random() < _WITH_OTHERS:
+            texts_of_claim += rng.sample(example.others, rng.randint(1, min(_MOST_OTHERS, len(example.others))))
+            rng.shuffle(texts_of_claim)
+        return Drawn(example, (" ".join(texts_of_claim),), (), "none")
     if isinstance(example, LinkingExample):
         candidate = () if example.candidate is None else (example.candidate,)
         return Drawn(example, (*candidate, *reversed(example.so_far)), (), "none")

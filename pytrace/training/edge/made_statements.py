@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pytrace.documents.sentences import split_sentences
 from pytrace.models.edge.reading import LABELS
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample
+from pytrace.training.edge.made_contrasts import contrasts
 from pytrace.training.edge.made_questions import DATE, MONTHS, TitleFact, bare_title, facts_of
 
 SOURCE = "made statements"
@@ -165,7 +166,9 @@ class _Said:
         self.by_relation: dict[str, list[TitleFact]] = defaultdict(list)
         self.by_passage: dict[str, list[TitleFact]] = {}
         self.turned: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        self.contrasted: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
         self.counted: list[tuple[str, str]] = []
+        rng = random.Random(0)
         for passage in dict.fromkeys(passages):
             self.by_passage[passage] = list(facts_of(passage))
             for fact in self.by_passage[passage]:
@@ -173,11 +176,16 @@ class _Said:
             title, _, text = passage.partition("] ")
             for sentence in split_sentences(text):
                 claim = _PRONOUN.sub(bare_title(title.removeprefix("[")), sentence)
-                if len(claim) <= _LONGEST_CLAIM and _NUMBER.search(claim):
+                if len(claim) > _LONGEST_CLAIM:
+                    continue
+                for kind, right, wrong in contrasts(claim, text, rng):
+                    evidence = sentence if rng.random() < 0.5 else text[:_EVIDENCE_CHARACTERS]
+                    self.contrasted[kind].append((right, wrong, f"{title}] {evidence}"))
+                if _NUMBER.search(claim):
                     self.counted.append(
                         (claim, f"{title}] {sentence if len(self.counted) % 2 else text[:_EVIDENCE_CHARACTERS]}")
                     )
-                for way, right, wrong in turned(claim) if len(claim) <= _LONGEST_CLAIM else ():
+                for way, right, wrong in turned(claim):
                     self.turned[way].append((right, wrong, f"{title}] {sentence}"))
         self.facts = [fact for found in self.by_relation.values() for fact in found]
         self.relations = sorted(self.by_relation)
@@ -279,6 +287,16 @@ def _turned_sentence(said: _Said, rng: random.Random) -> Claims:
     return [(right, "supported", evidence), (wrong, "refuted", evidence)]
 
 
+def _contrast(said: _Said, rng: random.Random) -> Claims:
+    """Make a pair of a sentence and its contrast."""
+    kinds = sorted(said.contrasted)
+    if not kinds:
+        return []
+    kind = rng.choices(kinds, [len(said.contrasted[one]) ** 0.4 for one in kinds])[0]
+    right, wrong, evidence = rng.choice(said.contrasted[kind])
+    return [(right, "supported", evidence), (wrong, "refuted", evidence)]
+
+
 def _another_number(said: _Said, rng: random.Random) -> Claims:
     """Make a pair of a sentence and the same with another number."""
     if not said.counted:
@@ -369,9 +387,30 @@ def _left_open(said: _Said, rng: random.Random) -> Claims:
 
 
 _MAKERS: dict[Callable[[_Said, random.Random], Claims], float] = {
-    _turned_fact: 0.3, _turned_sentence: 0.22, _order: 0.08, _denied: 0.12, _another_value: 0.18, _another_number: 0.1, _left_open: 0.25,
+    _turned_fact: 0.3, _turned_sentence: 0.22, _order: 0.08, _denied: 0.12, _another_value: 0.18, _another_number: 0.1, _contrast: 0.3, _left_open: 0.25,
 }  # fmt: skip
 """What makes claims, with how often each is drawn."""
+
+
+def claim_twins(claims: Iterable[CheckingExample], *, seed: int) -> list[CheckingExample]:
+    """Make false twins of supported claims: another number, two names exchanged, another word or a denial."""
+    rng = random.Random(seed)
+    made: dict[tuple[str, str], CheckingExample] = {}
+    for row in claims:
+        if row.label != "supported" or len(row.claim) > _LONGEST_CLAIM:
+            continue
+        wrong = [twin for _, right, twin in contrasts(row.claim, row.evidence, rng) if right == row.claim]
+        wrong += [twin for way, _, twin in turned(row.claim) if way == "exchanged"]
+        numbers = list(_NUMBER.finditer(row.claim))
+        if numbers:
+            match = rng.choice(numbers)
+            near = _near_number(match[0], rng)
+            if near not in row.evidence:
+                wrong.append(f"{row.claim[: match.start()]}{near}{row.claim[match.end() :]}")
+        if wrong:
+            twin = rng.choice(wrong)
+            made[twin, row.evidence] = CheckingExample(twin, row.evidence, "refuted", SOURCE, row.others)
+    return list(made.values())
 
 
 def made_answers(
