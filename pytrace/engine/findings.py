@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pytrace.retrieval.searching import Found
 # A free answer is looked for in this many sentences at most.
 _MAX_SENTENCES = 2000
 # A letter or digit of a script that has spaces between words, in a class of characters.
-_SPACED = rf"[^\W{UNSPACED}]"
+_SPACED = re.compile(rf"[^\W{UNSPACED}]")
 
 
 class _Sources:
@@ -223,7 +223,7 @@ def _occurrences(answer: Answer, documents: Mapping[str, Document]) -> Iterable[
     names = dict.fromkeys(
         [*evidence.document_ids, *(unit.document_id for chain in evidence.chains for unit in chain.units)]
     )
-    whole = _whole_words(answer.text)
+    plain = _plain_words(answer.text)
     looked = 0
     for name in names:
         document = documents.get(name)
@@ -233,17 +233,28 @@ def _occurrences(answer: Answer, documents: Mapping[str, Document]) -> Iterable[
             looked += 1
             if looked > _MAX_SENTENCES:
                 return
-            if match := whole.search(text):
-                yield AnswerPlace(name, number, *match.span())
+            if (place := next(_whole_words(plain, text), None)) is not None:
+                yield AnswerPlace(name, number, *place)
             elif f" {form} " in f" {normalise_answer(text)} ":
                 yield AnswerPlace(name, number, 0, 0)
 
 
-def _whole_words(text: str) -> re.Pattern[str]:
-    """Return a pattern that finds a text, not inside a longer word where words have spaces between them."""
-    before = rf"(?<!{_SPACED})" if re.match(_SPACED, text) else ""
-    after = rf"(?!{_SPACED})" if re.match(_SPACED, text[-1:]) else ""
-    return re.compile(before + r"\s+".join(map(re.escape, text.split())) + after, re.IGNORECASE)
+def _plain_words(text: str) -> re.Pattern[str]:
+    """Return a pattern that finds a text, with any spaces between its words."""
+    return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
+
+
+def _whole_words(plain: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a pattern occurs, not inside a longer word where words have spaces between them."""
+    at = 0
+    while match := plain.search(text, at):
+        start, end = match.span()
+        cut_before = start > 0 and _SPACED.match(text, start - 1) and _SPACED.match(text, start)
+        if not (cut_before or (end > start and _SPACED.match(text, end - 1) and _SPACED.match(text, end))):
+            yield start, end
+            at = max(end, start + 1)
+        else:
+            at = start + 1
 
 
 def _first_chain(
@@ -289,7 +300,7 @@ def _first_chain(
 
 def _answer_span(answer: str, text: str, place: AnswerPlace) -> tuple[int, int]:
     """Return the answer's characters in a sentence, with an article that the reader's span lacks."""
-    matches = (match.span() for match in _whole_words(answer).finditer(text))
+    matches = _whole_words(_plain_words(answer), text)
     whole = (place.start, place.end)
     return next(((start, end) for start, end in matches if start <= whole[0] and whole[1] <= end), whole)
 

@@ -139,7 +139,7 @@ def run(
             def tell(stage: str, place: int, result: Result, numbers: Sequence[int] = numbers) -> None:
                 _tell(on_event, stage, numbers[place], result)
 
-            results.update(zip(numbers, batch.results(tell), strict=True))
+            results.update(zip(numbers, batch.results(None if on_event is None else tell), strict=True))
         return [results[number] for number in range(len(requests))]
     finally:
         if searched is not None and searched is not corpus:
@@ -193,11 +193,12 @@ class _Batch:
         self._needs_documents = False
         self._notes: tuple[str, ...] = ()
 
-    def results(self, tell: Callable[[str, int, Result], object]) -> list[Result]:
-        """Return the results in the order of the requests."""
+    def results(self, listener: Callable[[str, int, Result], object] | None) -> list[Result]:
+        """Return the results in the order of the requests; `listener` is called with what is known of each before."""
         from pytrace.methods.catalog import method_row
 
         started = time.perf_counter()
+        tell = listener or (lambda *_: None)
         if self._first.task == "judge" and not self._first.method:
             return self._judged(tell)
         if self._first.task == "search" and not self._first.method:
@@ -226,7 +227,7 @@ class _Batch:
                 partial = Answer(self._questions[number], "", name.label, evidence)
                 tell("evidence", number, self._result(number, partial, final=False))
 
-        method.on_evidence = told
+        method.on_evidence = told if listener else None
         if self._first.task == "judge":
             answers = self._judging(method, name).judge(self._questions, documents)
         else:

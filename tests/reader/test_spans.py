@@ -460,3 +460,24 @@ def test_a_question_about_names_that_were_not_read_is_hardly_ever_answered() -> 
     )
     assert foreign.probability is not None
     assert foreign.probability < 0.15 < own.probability
+
+
+def test_near_places_only_what_touches_them_and_what_rules_decide_for_are_candidates() -> None:
+    entries = entries_of([FORT, TOWN])
+    everything = {one.text: one for one in candidates("Where does the fort lie?", entries)}
+    start = entries[1].index("Accra")
+    near = candidates("Where does the fort lie?", entries, near=[(1, start, start + len("Accra Region"))])
+    assert {"Greater Accra Region", "Greater Accra Region of Ghana"} <= {one.text for one in near} < {*everything}
+    assert all(one == everything[one.text] for one in near)
+    assert candidates("Where does the fort lie?", entries, near=[]) == []
+    # A form that touches a place brings its other places.
+    both = candidates("Where?", entries, near=[(0, entries[0].index("Ada Foah"), entries[0].index("Ada Foah") + 3)])
+    (town,) = [one for one in both if one.text == "Ada Foah"]
+    assert {place[0] for place in town.spans} == {0, 1}
+    question = "Which film has the director who was born first, The Old Mill or Sea Walls?"
+    films = entries_of(FILMS)
+    assert [one.text for one in candidates(question, films, near=[]) if one.features["the one of two"]] == ["Sea Walls"]
+    code = ("[Limits] Call `httpx.Limits` to set them, or `httpx.Timeout`.",)
+    asked = "Which class sets limits?"
+    assert read_question(asked).identifier
+    assert candidates(asked, code, near=[]) == candidates(asked, code) != []

@@ -324,14 +324,14 @@ def _named(claim: str, subject: str) -> tuple[str, int]:
 
 
 def evidence_text(evidence: Sequence[ClaimEvidence]) -> str:
-    """Return sentences as one text: document by document, in their order there, behind a title that they do not repeat."""
+    """Return sentences as one text: document by document, in their order there, each document's title in brackets before them."""
     documents: dict[tuple[str, str], list[ClaimEvidence]] = {}
     for sentence in evidence:
         documents.setdefault((sentence.document, sentence.title), []).append(sentence)
     texts = []
     for (_, title), sentences in documents.items():
         text = " ".join(each.text for each in sorted(sentences, key=lambda each: each.sentence))
-        texts.append(f"{title}. {text}" if title and title.casefold() not in text.casefold() else text)
+        texts.append(f"[{title}] {text}" if title else text)
     return " ".join(texts)
 
 

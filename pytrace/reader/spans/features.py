@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
@@ -67,10 +67,23 @@ class EntryFacts(NamedTuple):
         }
 
 
-def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts] = ()) -> list[Scored]:
+def candidates(
+    question: str,
+    entries: Sequence[str],
+    facts: Sequence[EntryFacts] = (),
+    near: Sequence[tuple[int, int, int]] | None = None,
+) -> list[Scored]:
     """Return every text that may be the answer, spans of one normal form as one; yes and no where these are asked for.
 
-    `facts` are what a search says of each entry; none if no search ranked them.
+    Parameters
+    ----------
+    question, entries
+        What was asked, and the evidence.
+    facts
+        What a search says of each entry; none if no search ranked them.
+    near
+        Places, each as entry, first character, and the character behind the last: only what shares characters with one of them is returned,
+        and what rules decide for. None: everything.
     """
     of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
@@ -82,13 +95,19 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
         yes = Scored("yes", yes_features(question, merge_articles(entries_read)), ())
         return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
     view = _View(question, asked, sentences)
-    found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
+    spans = []
     for span in find_spans(sentences):
         entry = sentences[span.sentence].entry
         text = entries[entry][span.start : span.end]
         form = normalise_answer(text)
-        if not form:
-            continue
+        if form:
+            spans.append((span, entry, text, form))
+    if near is not None and not asked.identifier:
+        touched = _touching(near)
+        kept = {form for span, entry, _, form in spans if touched(entry, span.start, span.end)} | view.decided
+        spans = [one for one in spans if one[3] in kept]
+    found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
+    for span, entry, text, form in spans:
         features = {**view.features(span, form), **of_entries[entry]}
         place = (entry, span.start, span.end)
         if form in found:
@@ -102,6 +121,18 @@ def candidates(question: str, entries: Sequence[str], facts: Sequence[EntryFacts
     for _, features, _ in found.values():
         features["again"] = math.log1p(features.get("again", 0.0))
     return [Scored(text, features, tuple(places)) for text, features, places in found.values()]
+
+
+def _touching(places: Sequence[tuple[int, int, int]]) -> Callable[[int, int, int], bool]:
+    """Return what tells whether a place shares characters with one of some places."""
+    by_entry: dict[int, list[tuple[int, int]]] = {}
+    for entry, start, end in places:
+        by_entry.setdefault(entry, []).append((start, end))
+
+    def touched(entry: int, start: int, end: int) -> bool:
+        return any(first < end and start < last for first, last in by_entry.get(entry, ()))
+
+    return touched
 
 
 class _View:
@@ -151,6 +182,11 @@ class _View:
         self._asked_life = life_event_asked(question)
         self._lower = {word.text for sentence in sentences for word in sentence.words if word.text.islower()}
         self._counts = counts
+
+    @property
+    def decided(self) -> set[str]:
+        """The normal forms of what a rule decides for."""
+        return {*self._chosen} if self._compared and self._asked.choice else set()
 
     def features(self, span: Span, form: str) -> Features:
         """Return the features of a span by name."""

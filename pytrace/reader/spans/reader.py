@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # by hand on 15 questions about one documentation site. It orders the candidates, but does not change their confidence.
 _RARE_WORD_SCORE = 2.0
 
+NEAR = 20
 MOST_CHARACTERS = 40_000
 """Longer evidence of a question is left to the rules: the small model would take seconds for it."""
 
@@ -106,8 +107,10 @@ class SpanReader(Reader):
     def candidates(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Scored]:
         """Return the candidates of a question, those of the small model with those of the rules, in the order of the evidence."""
         facts = entry_facts(evidence)
-        found = candidates(question, evidence.context, facts)
-        return found if read is None else with_edge(found, read, evidence.context, facts)
+        if read is None:
+            return candidates(question, evidence.context, facts)
+        near = [(span.passage, span.start, span.end) for span in read.spans[:NEAR]]
+        return with_edge(candidates(question, evidence.context, facts, near), read, evidence.context, facts)
 
     def rank(self, question: str, evidence: Evidence, read: EdgeReading | None = None) -> list[Ranked]:
         """Return the candidates of a question, likeliest first; if a rule decides, only those that it allows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import Literal, NamedTuple
 
@@ -175,6 +176,7 @@ def _kind(word: str) -> Kind:
     return "verb" if verb else "word"
 
 
+@lru_cache(1 << 16)
 def stem(word: str) -> str:
     """Return a word in lower case without an English ending; of a family of words ("die", "died", "death") the first."""
     bare = _bare(word)
