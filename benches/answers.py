@@ -109,33 +109,45 @@ def main() -> None:
             theirs = [value for name in names for value in getattr(asked[name, other], metric)]
             test = paired_bootstrap(mine, theirs)
             print(f"{default} against {other}, {metric.upper()} over all {len(mine)}: {test}")
-    print_confidence(engine, given, asked, corpora)
+    own = [pair for (_, method), one in asked.items() if method == default for pair in confidences_of(one)]
+    print_confidence(engine, default, given.data, own, corpora)
     if given.json is not None:
         found = {f"{name} {method}": {"em": one.em, "f1": one.f1} for (name, method), one in asked.items()}
         given.json.write_text(json.dumps(found), "utf-8")
 
 
+class Confidence(NamedTuple):
+    """What abstention at the default threshold stops of foreign questions and keeps of right answers, in percent, and calibration errors."""
+
+    stopped: float
+    kept: float
+    answerable: float
+    mixed: float
+
+
+def confidences_of(one: Asked) -> list[tuple[float, bool]]:
+    """Return the confidence of each answer, and whether it is right."""
+    return [(result.confidence or 0.0, em == 100) for result, em in zip(one.results, one.em, strict=True)]
+
+
 def print_confidence(
-    engine: pytrace.Engine, given: argparse.Namespace, asked: dict[tuple[str, str], Asked], corpora: dict[str, Any]
-) -> None:
-    """Print calibration on own and foreign corpora, and what abstention at the default threshold keeps and stops."""
-    default = given.methods[0]
-    own: list[tuple[float, bool]] = []
-    for (_, method), one in asked.items():
-        if method == default:
-            own += [(result.confidence or 0.0, em == 100) for result, em in zip(one.results, one.em, strict=True)]
+    engine: pytrace.Engine, method: str, data: Path, own: Sequence[tuple[float, bool]], corpora: dict[str, Any]
+) -> Confidence:
+    """Print and return calibration on own and foreign corpora, and what abstention at the default threshold keeps and stops."""
     foreign: list[float] = []
     for name, other in zip(OPEN, (*OPEN[1:], OPEN[0]), strict=True):
-        rows = [{**row, "answers": [""]} for row in questions_of(given.data / "open" / name, 100)]
-        confidences = [result.confidence or 0.0 for result in ask(engine, default, rows, corpora[other]).results]
+        rows = [{**row, "answers": [""]} for row in questions_of(data / "open" / name, 100)]
+        confidences = [result.confidence or 0.0 for result in ask(engine, method, rows, corpora[other]).results]
         foreign += confidences
         print(f"{len(rows)} questions of {name} asked of {other}: {stopped(confidences):.0f} % abstained")
     right = [confidence for confidence, is_right in own if is_right]
     print(f"right answers kept on their own corpora: {100 - stopped(right):.0f} % of {len(right)}")
     mixed = [*own, *((confidence, False) for confidence in foreign)]
+    errors = []
     for label, pairs in (("answerable", own), ("answerable and not, mixed", mixed)):
-        error = calibration_error(np.array([each for each, _ in pairs]), np.array([each for _, each in pairs]))
-        print(f"calibration error, {label}: {error:.3f} over {len(pairs)}")
+        errors.append(calibration_error(np.array([each for each, _ in pairs]), np.array([each for _, each in pairs])))
+        print(f"calibration error, {label}: {errors[-1]:.3f} over {len(pairs)}")
+    return Confidence(stopped(foreign), 100 - stopped(right), *errors)
 
 
 def stopped(confidences: Sequence[float]) -> float:

@@ -256,14 +256,20 @@ def make(documents: Iterable[Document], count: int, seed: int) -> list[Pair]:
     return pairs
 
 
-def show(name: str, pairs: Sequence[Pair], labels: Sequence[tuple[str, str]], shown: int) -> None:
-    """Print, for each kind, how many false twins are refuted and true ones supported."""
+Shares = dict[tuple[str, bool], tuple[float, float]]
+"""For each kind, and whether a training sees its rules: how many false twins are refuted and true ones supported, in percent."""
+
+
+def show(name: str, pairs: Sequence[Pair], labels: Sequence[tuple[str, str]], shown: int = 0) -> Shares:
+    """Print and return how many false twins are refuted and true ones supported, for each kind."""
+    shares: Shares = {}
     for kind in UNSEEN:
         for seen in (True, False):
             mine = [found for pair, found in zip(pairs, labels, strict=True) if (pair.kind, pair.seen) == (kind, seen)]
             refuted = sum(false == "refuted" for _, false in mine)
             believed = sum(false == "supported" for _, false in mine)
             supported = sum(true == "supported" for true, _ in mine)
+            shares[kind, seen] = 100 * refuted / len(mine), 100 * supported / len(mine)
             print(
                 f"{name:10} {kind:9} rules {'seen' if seen else 'unseen':6} {len(mine):4} pairs: refuted {100 * refuted / len(mine):5.1f} % "
                 f"(supported {100 * believed / len(mine):4.1f} %), true twin supported {100 * supported / len(mine):5.1f} %"
@@ -271,6 +277,7 @@ def show(name: str, pairs: Sequence[Pair], labels: Sequence[tuple[str, str]], sh
     wrong = [(pair, found) for pair, found in zip(pairs, labels, strict=True) if found != ("supported", "refuted")]
     for pair, found in wrong[:shown]:
         print(f"   {found[0]}: {pair.true}\n   {found[1]}: {pair.false}")
+    return shares
 
 
 def main() -> None:

@@ -150,7 +150,12 @@ class Readers(NamedTuple):
     rules: SpanReader
 
 
-def compare(name: str, rows: Sequence[Row], readers: Readers, show: int) -> None:
+Figures = tuple[float, float]
+"""EM and F1, in percent."""
+
+
+def compare(name: str, rows: Sequence[Row], readers: Readers, show: int = 0) -> tuple[Figures, Figures]:
+    """Print how well a set is read; return the figures of the extractor with the small model, and of its rules."""
     asked, seen = [row.question for row in rows], [row.evidence for row in rows]
     alone = [answer(read) for read in readers.model.read(asked, [one.context for one in seen])]
     begun = time.monotonic()
@@ -165,6 +170,8 @@ def compare(name: str, rows: Sequence[Row], readers: Readers, show: int) -> None
     print(f"{name:36} {len(rows):4}   {figures}   {p}   {1000 * seconds / len(rows):4.0f} ms", flush=True)
     for text, row, right in list(zip(both, rows, em[0], strict=True))[:show]:
         print(f"   {'right' if right else 'WRONG'} {row.question} => {text!r}, right: {row.answers}")
+    both_figures, rules_figures, _ = zip(map(float, map(np.mean, em)), map(float, map(np.mean, f1)), strict=True)
+    return both_figures, rules_figures
 
 
 def check_claims(data: Path, model: EdgeModel, trained: Trained, limit: int | None) -> None:
@@ -177,8 +184,8 @@ def check_claims(data: Path, model: EdgeModel, trained: Trained, limit: int | No
     print(f"fever-symmetric-dev: accuracy {100 * np.mean((score > 0) == right):.1f}, AUROC {auroc(score, right):.3f}")
 
 
-def choose_triples(data: Path, model: EdgeModel) -> None:
-    """Print how often the labeled triple is chosen, among triples and with the end as one more option."""
+def choose_triples(data: Path, model: EdgeModel) -> Figures:
+    """Print and return how often the labeled triple is chosen, among triples and with the end as one more option, in percent."""
     lines = (data / "labels" / "next-triple-hotpotqa.jsonl").read_text("utf-8").splitlines()
     among, ended = [], []
     for row in map(json.loads, lines):
@@ -188,9 +195,9 @@ def choose_triples(data: Path, model: EdgeModel) -> None:
         if right:
             among.append(int(np.argmax(scores[1:])) + 1 == right)
         ended.append(int(np.argmax(scores)) == right)
-    print(
-        f"labeled steps: {100 * np.mean(among):.1f} of {len(among)} among triples, {100 * np.mean(ended):.1f} of {len(ended)} with the end"
-    )
+    shares = 100 * float(np.mean(among)), 100 * float(np.mean(ended))
+    print(f"labeled steps: {shares[0]:.1f} of {len(among)} among triples, {shares[1]:.1f} of {len(ended)} with the end")
+    return shares
 
 
 def main() -> None:

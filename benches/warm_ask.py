@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -26,8 +27,14 @@ def main() -> None:
     options = parser.parse_args()
     lines = options.questions.read_text("utf-8").splitlines()[: options.limit]
     questions = [json.loads(line)["question"] for line in lines]
-    engine = pytrace.load(threads=options.threads)
-    corpus = pytrace.Corpus.open(options.index)
+    for name, median, late in measure(options.index, questions, options.threads):
+        print(f"{name}: median {median:.0f} ms, 95th percentile {late:.0f} ms of {len(questions)} questions")
+
+
+def measure(index: Path, questions: Sequence[str], threads: int) -> Iterator[tuple[str, float, float]]:
+    """Yield who reads, and median and 95th percentile of a warm question in milliseconds."""
+    engine = pytrace.load(threads=threads)
+    corpus = pytrace.Corpus.open(index)
     for name, directory in (("rules alone", None), ("with the small model", shipped_edge())):
         with mock.patch("pytrace.engine.loading.shipped_edge", return_value=directory):
             engine.ask(questions[0], corpus)
@@ -37,7 +44,7 @@ def main() -> None:
                 engine.ask(question, corpus)
                 times.append(1000 * (time.perf_counter() - begun))
         median, late = np.percentile(times, (50, 95))
-        print(f"{name}: median {median:.0f} ms, 95th percentile {late:.0f} ms of {len(times)} questions")
+        yield name, float(median), float(late)
 
 
 if __name__ == "__main__":
