@@ -4,7 +4,7 @@
 
 Makes pairs by rule from the pages of the open corpora: a claim that its page supports, and a twin that differs in one thing and that the
 page refutes. For half of each kind, the rules are those by which the small model is trained (on other pages, `amounts` nearly so); for the
-other half they are made here alone. No page is one of DATA/train. Prints how many twins are refuted and how many true claims are supported, by the words
+other half they are made here alone (but numbers in words are other wordings of training claims). No page is one of DATA/train. Prints how many twins are refuted and how many true claims are supported, by the words
 and, with --model, by the small model and by both together, as `pytrace certify` checks.
 """
 

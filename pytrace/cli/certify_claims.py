@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytrace.certify.claims.rows import ResponseRow
     from pytrace.check_records import CheckedClaim
     from pytrace.engine.loading import Engine
+    from pytrace.records import Document
 
 TOO_LOW = 3
 """The exit status where the mean score is below ``--fail-under``."""
@@ -47,19 +48,20 @@ def certify_claims(
 
     rows = list(read_response_rows(responses, limit=limit))
     entailment = open_checker(checker, models)
-    checked = list(_checked(rows, docs, index, models, open_writer(atomic, models)))
+    found = list(_checked(rows, docs, index, models, open_writer(atomic, models)))
+    checked = [each for each, _ in found]
     if entailment is not None:
-        checked = judge_responses(checked, entailment)
+        checked = judge_responses(checked, entailment, [documents for _, documents in found])
     scores = [each.score for each in checked]
     mean = sum(scores) / len(scores)
     labels = Counter(claim.label for each in checked for claim in each.claims)
-    found = [
+    verdicts = [
         {"id": row.id, "score": each.score, "response": each.text, "claims": each.claims}
         for row, each in zip(rows, checked, strict=True)
     ]
     if out is not None:
         with atomic_output(out) as stream:
-            stream.writelines(dump_json(each).encode() + b"\n" for each in found)
+            stream.writelines(dump_json(each).encode() + b"\n" for each in verdicts)
 
     if page is not None:
         from pytrace.report.claims import claim_page
@@ -86,7 +88,7 @@ def certify_claims(
     failed = fail_under is not None and mean < fail_under
     if failed:
         common.remark(f"the score is {mean:.3f}, below --fail-under {fail_under:g}")
-    document = {"score": mean, "claims": {label: labels[label] for label in _MARKS}, "responses": found}  # type: ignore[index]
+    document = {"score": mean, "claims": {label: labels[label] for label in _MARKS}, "responses": verdicts}  # type: ignore[index]
     return Output(document, show_text, status=TOO_LOW if failed else 0)
 
 
@@ -96,7 +98,8 @@ def _checked(
     index: Path | None,
     models: Engine,
     writer: ClaimWriter | None,
-) -> Iterator[CheckedResponse]:
+) -> Iterator[tuple[CheckedResponse, Sequence[Document]]]:
+    """Yield each response, checked by its words, with what it was checked against."""
     from pytrace.certify.claims import ClaimChecker
     from pytrace.documents import read_documents
     from pytrace.engine.claims import passages_of
@@ -104,7 +107,7 @@ def _checked(
     checker = ClaimChecker(writer=writer)
     if docs:
         documents = [document for path in docs for document in read_documents(path)]
-        yield from checker.check_all([row.text for row in rows], documents)
+        yield from ((each, documents) for each in checker.check_all([row.text for row in rows], documents))
         return
     if index is None:
         for number, row in enumerate(rows, 1):
@@ -112,14 +115,15 @@ def _checked(
                 raise InputError(
                     f"response {number} ({row.id}) has no contexts, and neither --docs nor --index says what to check it against"
                 )
-            yield checker.check(row.text, row.documents)
+            yield checker.check(row.text, row.documents), row.documents
         return
     from pytrace.engine.corpus import Corpus
 
     corpus = Corpus.open(index)
     try:
         for row in rows:
-            yield checker.check(row.text, passages_of(row.text, corpus, models))
+            passages = passages_of(row.text, corpus, models)
+            yield checker.check(row.text, passages), passages
     finally:
         corpus.close()
 

@@ -200,6 +200,7 @@ class Broken:
     """A model of somebody's own that gives whatever it is told to."""
 
     name = "broken"
+    around = 0
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
@@ -254,9 +255,9 @@ def test_all_responses_are_judged_at_once_as_each_by_itself(tmp_path):
     model = PairEntailment(write_model(tmp_path / "model"), threads=1)
     responses = ["Lake Volta lies in Ghana. It was not deep.", "", "Geese fly south."]
     by_words = [ClaimChecker().check(response, [LAKE]) for response in responses]
-    together = judge_responses(by_words, model)
+    together = judge_responses(by_words, model, [[LAKE]] * 3)
     assert together == [ClaimChecker(entailment=model).check(response, [LAKE]) for response in responses]
-    assert judge_claims([], model) == []
+    assert judge_claims([], model, []) == []
 
 
 def test_a_title_is_read_before_sentences_that_do_not_name_it(tmp_path):
@@ -273,12 +274,38 @@ class Sure:
     """A model of one opinion, whose log-odds count a share."""
 
     name = "sure"
+    around = 0
 
     def __init__(self, probabilities: Sequence[float], share: float) -> None:
         self.probabilities, self.share = probabilities, share
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:
         return Judgements(np.tile(np.array(self.probabilities, np.float32), (len(pairs), 1)), share=self.share)
+
+
+class Keeping(Sure):
+    """A model that keeps what it reads, with sentences around each."""
+
+    def __init__(self, around: int) -> None:
+        super().__init__((0.9, 0.05, 0.05), 1.0)
+        self.around = around
+        self.read: list[str] = []
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:
+        self.read += [evidence for _, evidence in pairs]
+        return super().judge(pairs)
+
+
+@pytest.mark.parametrize(
+    ("around", "wanted"),
+    [(0, "[Mills] Quartz hums there."), (1, "[Mills] It is old. Quartz hums there. It has a wheel.")],
+)
+def test_a_model_reads_as_many_sentences_around_as_it_wants(around, wanted):
+    said = ("It stands still.", "It is old.", "Quartz hums there.", "It has a wheel.", "Nobody came.")
+    model = Keeping(around)
+    mills = [Document("1", "Mills", said), Document("2", "", ("Geese fly.",))]
+    ClaimChecker(entailment=model).check_claims(["Quartz hums"], mills)
+    assert model.read == [wanted]
 
 
 def test_a_model_and_the_words_decide_together_by_their_shares():

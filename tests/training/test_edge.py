@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from pytrace.cli import program
 from pytrace.errors import DataError, InputError, ModelFileError
-from pytrace.models.edge.edge_model import EdgeModel
+from pytrace.models.edge.edge_model import CHECK_GRAPH, GRAPH, OUTPUTS, SHARED, EdgeModel
 from pytrace.models.edge.packing import MAX_QUESTION_TOKENS, MAX_TOKENS, Packer, padded
 from pytrace.models.edge.reading import KINDS, PAIR_WIDTH, Logits, read
 from pytrace.storage.question_hashes import load_question_hashes, question_hash
 from pytrace.training.edge import edge_run
+from pytrace.training.edge import made_statements as made_statements_module
 from pytrace.training.edge.composed_questions import composed_questions, described
 from pytrace.training.edge.edge_examples import (
     CheckingExample,
@@ -39,7 +40,7 @@ from pytrace.training.edge.edge_examples import (
     key_of,
     reading_examples,
 )
-from pytrace.training.edge.edge_export import OUTPUTS, export_edge
+from pytrace.training.edge.edge_export import export_edge
 from pytrace.training.edge.edge_network import edge_network, mix_weights, save_float
 from pytrace.training.edge.edge_run import is_kept_back
 from pytrace.training.edge.edge_settings import EdgeSettings
@@ -48,6 +49,7 @@ from pytrace.training.edge.made_contrasts import contrasts
 from pytrace.training.edge.made_links import made_triple_links, passage_links
 from pytrace.training.edge.made_questions import facts_of, made_questions
 from pytrace.training.edge.made_statements import claim_twins, made_answers, made_statements, near_date, negated, turned
+from pytrace.training.edge.rewording import reworded
 from pytrace.training.network import train_package
 from pytrace.training.trainer import checkpoints, learn
 from pytrace.training.training_settings import Length
@@ -336,9 +338,12 @@ class TestComposedQuestions:
 
 
 class TestMadeStatements:
-    def test_labels_are_right(self) -> None:
-        made = made_statements([*FILMS, *MAKERS], 200, seed=0)
-        assert made == made_statements([*FILMS, *MAKERS], 200, seed=0)
+    def test_labels_are_right(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plain = made_statements([*FILMS, *MAKERS], 400, seed=0)
+        monkeypatch.setattr(made_statements_module, "_REWORDED", 0)  # dates are known by their form here
+        made = made_statements([*FILMS, *MAKERS], 400, seed=0)
+        assert plain != made
+        assert made == made_statements([*FILMS, *MAKERS], 400, seed=0)
         assert {row.label for row in made} == {"supported", "refuted", "not_enough_info"}
         births = {page[1 : page.index("]")]: page.split("(born ")[1].split(")")[0] for page in MAKERS}
         checked = 0
@@ -451,6 +456,9 @@ class TestMadeLinks:
             assert step.right == (said == own[step.question] if step.candidate is None else said <= own[step.question])
 
 
+ALL_OUTPUTS = [name for names in OUTPUTS.values() for name in names]
+
+
 def task(base: Path, settings: EdgeSettings = SETTINGS) -> tuple[Any, EdgeTask]:
     network = edge_network(base, seed=0)
     rows = questions()
@@ -495,6 +503,25 @@ class TestContrasts:
         made = [pair for seed in range(30) for pair in contrasts(said, said, random.Random(seed))]
         assert {kind for kind, *_ in made} == {"alone"}
         assert ("alone", "Holm was directed by Ann Hay, among others.", "Nobody but Ann Hay directed Holm.") in made
+
+    @pytest.mark.parametrize(
+        ("claim", "forms"),
+        [
+            ("On June 2, 1963.", {"On June 2, 1963.", "On 2 June 1963.", "On June 2nd, 1963.", "On 2nd June 1963.", "On the 2nd of June 1963."}),
+            ("On 11 May 963.", {"On 11 May 963.", "On May 11, 963.", "On May 11th, 963.", "On 11th May 963.", "On the 11th of May 963."}),
+            ("It has 71 rooms.", {"It has 71 rooms.", "It has seventy-one rooms."}),
+            ("It has twelve rooms.", {"It has twelve rooms.", "It has 12 rooms."}),
+            ("It has 9,400 rooms.", {"It has 9,400 rooms.", "It has 9400 rooms."}),
+            ("It is 40 km long.", {"It is 40 km long.", "It is 40 kilometres long.", "It is 40 kilometers long."}),
+            ("He bought it.", {"He bought it.", "He purchased it."}),
+            ("In 1963 Film One won 2.5 points.", {"In 1963 Film One won 2.5 points."}),
+        ],
+    )  # fmt: skip
+    def test_other_words_say_the_same(self, claim: str, forms: set[str]) -> None:
+        found = {reworded(claim, random.Random(seed)) for seed in range(300)}
+        framed = {frame.format(form) for form in forms for frame in ("According to the text, {}", "The page says that {}", "It is stated that {}")}  # fmt: skip
+        lowered = {frame.format(form[:1].lower() + form[1:]) for form in forms for frame in ("According to the text, {}", "The page says that {}", "It is stated that {}")}  # fmt: skip
+        assert forms <= found <= forms | framed | lowered
 
     def test_supported_claims_of_data_sets_get_false_twins(self) -> None:
         rows = [
@@ -588,7 +615,7 @@ def runner(network: Any) -> Any:
     def run(outputs: Sequence[str], arrays: Mapping[str, NDArray[np.int64]]) -> Logits:
         with torch.no_grad():
             found = network(**{name: torch.from_numpy(array) for name, array in arrays.items()})
-        return tuple(found[OUTPUTS.index(name)].numpy() for name in outputs)
+        return tuple(found[ALL_OUTPUTS.index(name)].numpy() for name in outputs)
 
     return run
 
@@ -722,11 +749,13 @@ class TestCommand:
         inputs = padded(
             [*packer.windows("Where was Ada born?", PAGES[:3]), *packer.windows("Where?", PAGES[:1])], packer.pad_id
         )
-        wanted = runner(network)(OUTPUTS, inputs)
+        wanted = runner(network)(ALL_OUTPUTS, inputs)
         for quantize, allowed in ((False, 1e-5), (True, 0.2)):
             export_edge(network, base / "tokenizer.json", tmp_path / str(quantize), quantize=quantize)
-            session = onnxruntime.InferenceSession(str(tmp_path / str(quantize) / "model.onnx"))
-            found = session.run(None, inputs)
+            graphs = [
+                onnxruntime.InferenceSession(str(tmp_path / str(quantize) / name)) for name in (GRAPH, CHECK_GRAPH)
+            ]
+            found = [value for graph in graphs for value in graph.run(None, inputs)]
             for one, other in zip(found, wanted, strict=True):
                 assert one.shape == other.shape
                 kept = inputs["attention_mask"] > 0 if one.shape == inputs["input_ids"].shape else slice(None)
@@ -740,19 +769,27 @@ class TestCommand:
         links = model.link(["Where?"] * 3, [[], PAGES[:1], PAGES[:2] * 50], [PAGES[1], None, PAGES[3] * 90])
         assert links.shape == (3,)
         assert ((links > 0) & (links < 1)).all()
-        sizes = [(tmp_path / str(quantize) / "model.onnx").stat().st_size for quantize in (False, True)]
-        assert sizes[1] < sizes[0]
+        for name in (GRAPH, CHECK_GRAPH, SHARED):
+            sizes = [(tmp_path / str(quantize) / name).stat().st_size for quantize in (False, True)]
+            assert sizes[1] < sizes[0]
 
     def test_a_folder_without_the_model_is_refused(self, tiny: Tiny, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match=r"has no model\.onnx; give a folder that 'pytrace train edge' wrote"):
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
         (tmp_path / "tokenizer.json").write_bytes((tiny.path / "tokenizer.json").read_bytes())
-        with pytest.raises(ModelFileError, match="instead of check, end, kind, link, pair, start"):
+        with pytest.raises(ModelFileError, match=r"has no check\.onnx"):
             EdgeModel(tmp_path)
+        for name in (CHECK_GRAPH, SHARED):
+            (tmp_path / name).write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
+        model = EdgeModel(tmp_path)
+        with pytest.raises(ModelFileError, match="instead of start, end, pair, kind, link"):
+            model.read(["Where?"], [PAGES[:1]])
+        with pytest.raises(ModelFileError, match="instead of check"):
+            model.check(["Where?"], PAGES[:1])
         (tmp_path / "model.onnx").write_bytes(b"no graph")
         with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):
-            EdgeModel(tmp_path)
+            EdgeModel(tmp_path).read(["Where?"], [PAGES[:1]])
 
     def test_another_training_is_not_continued(self, base: Path, tmp_path: Path) -> None:
         network, work = task(base)

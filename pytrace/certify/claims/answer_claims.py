@@ -68,7 +68,7 @@ def check_answer(
     if statement := answer_statement(answer.question, answer.text):
         stated.append(statement)
     checked += checker.check_claims(stated, documents)
-    return checked if entailment is None else judge_claims(checked, entailment)
+    return checked if entailment is None else judge_claims(checked, entailment, [documents] * len(checked))
 
 
 def verdict(claims: Sequence[CheckedClaim]) -> Verdict:

@@ -173,7 +173,9 @@ class ClaimChecker:
                 claims, subjects, compared, chosen, supported, contradicted, strict=True
             )
         ]
-        return checked if self._entailment is None else judge_claims(checked, self._entailment)
+        if self._entailment is None:
+            return checked
+        return judge_claims(checked, self._entailment, [documents] * len(checked))
 
 
 class _Placed(NamedTuple):
@@ -256,8 +258,19 @@ def _label(supported: float, contradicted: float) -> ClaimLabel:
     return "contradicted" if contradicted >= max(supported, (1 - supported) / 2) else "not there"
 
 
-def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> list[CheckedClaim]:
+def judge_claims(
+    checked: Sequence[CheckedClaim], model: EntailmentModel, documents: Sequence[Sequence[Document]]
+) -> list[CheckedClaim]:
     """Let a model decide about claims that were checked by their words, all at once; those without evidence stay as they are.
+
+    Parameters
+    ----------
+    checked
+        Claims that were checked by their words.
+    model
+        What decides.
+    documents
+        What each claim was checked against.
 
     Raises
     ------
@@ -267,7 +280,10 @@ def judge_claims(checked: Sequence[CheckedClaim], model: EntailmentModel) -> lis
     found = list(checked)
     rows = [row for row, claim in enumerate(checked) if claim.evidence]
     named = [_named(blanked(checked[row].text), checked[row].subject) for row in rows]
-    pairs = [(text, evidence_text(checked[row].evidence)) for row, (text, _) in zip(rows, named, strict=True)]
+    pairs = [
+        (text, evidence_text(checked[row].evidence, documents[row], around=model.around))
+        for row, (text, _) in zip(rows, named, strict=True)
+    ]
     judged = checked_judgements(model, pairs)
     for number, (row, (_, longer)) in enumerate(zip(rows, named, strict=True)):
         supported, contradicted, not_there = judged.probabilities[number].tolist()
@@ -304,9 +320,13 @@ def _between(model: float, words: float, share: float) -> float:
     return 1 / (1 + math.exp(-(share * theirs + (1 - share) * ours)))
 
 
-def judge_responses(checked: Sequence[CheckedResponse], model: EntailmentModel) -> list[CheckedResponse]:
-    """Let a model decide about the claims of all responses at once, as `judge_claims` does."""
-    judged = iter(judge_claims([claim for response in checked for claim in response.claims], model))
+def judge_responses(
+    checked: Sequence[CheckedResponse], model: EntailmentModel, documents: Sequence[Sequence[Document]]
+) -> list[CheckedResponse]:
+    """Let a model decide about the claims of all responses at once, as `judge_claims` does; `documents` are those of each response."""
+    claims = [claim for response in checked for claim in response.claims]
+    theirs = [mine for response, mine in zip(checked, documents, strict=True) for _ in response.claims]
+    judged = iter(judge_claims(claims, model, theirs))
     return [CheckedResponse(each.text, tuple(next(judged) for _ in each.claims)) for each in checked]
 
 
@@ -323,14 +343,29 @@ def _named(claim: str, subject: str) -> tuple[str, int]:
     return named, len(named) - len(claim)
 
 
-def evidence_text(evidence: Sequence[ClaimEvidence]) -> str:
-    """Return sentences as one text: document by document, in their order there, each document's title in brackets before them."""
-    documents: dict[tuple[str, str], list[ClaimEvidence]] = {}
+def evidence_text(evidence: Sequence[ClaimEvidence], documents: Sequence[Document] = (), *, around: int = 0) -> str:
+    """Return sentences as one text: document by document, in their order there, each document's title in brackets before them.
+
+    Parameters
+    ----------
+    evidence
+        The sentences.
+    documents
+        Those that they stand in.
+    around
+        How many sentences of the documents before and after each are taken, too.
+    """
+    wholes = {document.id: document for document in documents} if around else {}
+    chosen: dict[tuple[str, str], dict[int, str]] = {}
     for sentence in evidence:
-        documents.setdefault((sentence.document, sentence.title), []).append(sentence)
+        texts_of = chosen.setdefault((sentence.document, sentence.title), {})
+        texts_of[sentence.sentence] = sentence.text
+        if (whole := wholes.get(sentence.document)) is not None:
+            first, last = max(sentence.sentence - around, 0), sentence.sentence + around + 1
+            texts_of |= dict(enumerate(whole.sentences[first:last], first))
     texts = []
-    for (_, title), sentences in documents.items():
-        text = " ".join(each.text for each in sorted(sentences, key=lambda each: each.sentence))
+    for (_, title), texts_of in chosen.items():
+        text = " ".join(texts_of[number] for number in sorted(texts_of))
         texts.append(f"[{title}] {text}" if title else text)
     return " ".join(texts)
 

@@ -38,6 +38,10 @@ class EntailmentModel(Protocol):
     def name(self) -> str:
         """What to call it in reasons."""
 
+    @property
+    def around(self) -> int:
+        """How many sentences before and after each chosen one it reads, too."""
+
     def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:
         """Judge pairs of a claim and its evidence, in their order."""
 

@@ -64,7 +64,7 @@ class PairEntailment:
     def __init__(self, path: Path, *, device: Device = "cpu", threads: int | None = None) -> None:
         # Which label says yes is not left to the cross-encoder, which knows of two columns less.
         self._model = OnnxCrossEncoder(path, device=device, threads=threads, positive=0)
-        self.name = self._model.name
+        self.name, self.around = self._model.name, 0
         self._columns = columns_of(self._model.labels, path)
         self._marks = CrossEncoderFiles(path).config.get(MARKS) is True
 
@@ -91,7 +91,7 @@ class TokenEntailment:
 
     def __init__(self, path: Path, *, device: Device = "cpu", threads: int | None = None) -> None:
         self._model = OnnxTokenClassifier(path, device=device, threads=threads)
-        self.name = self._model.name
+        self.name, self.around = self._model.name, 0
         columns = columns_of(self._model.labels, path, first_supported=True)
         if len(columns) != 2:
             raise ModelFileError(

@@ -54,7 +54,7 @@ class PromptedEntailment:
                 f"{model.name} gives no log-probabilities, by which it would judge claims; use another model, or the checker without one"
             )
         self._model = model
-        self.name = model.name
+        self.name, self.around = model.name, 0
         self._demonstrations = tuple((_asked(claim, text), answer) for text, claim, answer in _SHOWN)
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:

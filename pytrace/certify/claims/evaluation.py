@@ -151,24 +151,29 @@ def judge(
     """
     verdicts: list[Verdict] = []
     shared = () if callable(documents) else documents
+    texts: Sequence[Document]
+    against: list[Sequence[Document]] = []
     begun = time.perf_counter()
     if shared and not any(row.documents for row in rows):
         claims = [row.text for row in rows if row.is_claim]
         responses = [row.text for row in rows if not row.is_claim]
         of_claims = iter(checker.check_claims(claims, shared))
         of_responses = iter(checker.check_all(responses, shared))
+        against = [shared] * len(rows)
         checked = [(next(of_claims),) if row.is_claim else next(of_responses).claims for row in rows]
     else:
         checked = []
         for row in rows:
             texts = row.documents or (documents(row) if callable(documents) else documents)
+            against.append(texts)
             checked.append(
                 tuple(checker.check_claims([row.text], texts))
                 if row.is_claim
                 else checker.check(row.text, texts).claims
             )
     if entailment is not None:
-        judged = iter(judge_claims([claim for claims in checked for claim in claims], entailment))
+        theirs = [texts for texts, claims in zip(against, checked, strict=True) for _ in claims]
+        judged = iter(judge_claims([claim for claims in checked for claim in claims], entailment, theirs))
         checked = [tuple(next(judged) for _ in claims) for claims in checked]
     seconds = time.perf_counter() - begun
     verdicts = [_verdict(row, claims) for row, claims in zip(rows, checked, strict=True)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +14,14 @@ from numpy.typing import NDArray
 from pytrace.errors import ModelFileError
 from pytrace.models.edge.packing import Packer
 from pytrace.models.edge.reading import READ_OUTPUTS, EdgeReading, Logits, check, link, read
-from pytrace.models.encoders.onnx_graph import only_wanted, open_session
+from pytrace.models.encoders.onnx_graph import open_session
 
-_OUTPUTS = {*READ_OUTPUTS, "check", "link"}
-GRAPH = "model.onnx"
+GRAPH, CHECK_GRAPH, SHARED = "model.onnx", "check.onnx", "embeddings.bin"
+"""What reads and links, what checks claims, and the word embeddings of both."""
+
+OUTPUTS = {GRAPH: (*READ_OUTPUTS, "link"), CHECK_GRAPH: ("check",)}
+"""What each graph gives."""
+
 TOKENIZER = "tokenizer.json"
 _SHIPPED = Path(__file__).with_name("weights")
 
@@ -32,7 +38,7 @@ class EdgeModel:
     Parameters
     ----------
     directory
-        Folder with `model.onnx` and `tokenizer.json`, as ``pytrace train edge`` writes them.
+        Folder with `model.onnx`, `check.onnx`, `embeddings.bin` and `tokenizer.json`, as ``pytrace train edge`` writes them.
     threads
         Threads of one run.
 
@@ -43,23 +49,32 @@ class EdgeModel:
     """
 
     def __init__(self, directory: Path, *, threads: int = 1) -> None:
-        for name in (GRAPH, TOKENIZER):
+        for name in (GRAPH, CHECK_GRAPH, SHARED, TOKENIZER):
             if not (directory / name).is_file():
                 raise ModelFileError(f"{directory} has no {name}; give a folder that 'pytrace train edge' wrote")
         self.directory = directory
         self._packer = Packer(directory / TOKENIZER)
-        self._session = open_session(directory / GRAPH, ["CPUExecutionProvider"], threads)
-        given = {item.name for item in self._session.get_outputs()}
-        if given != _OUTPUTS:
-            raise ModelFileError(
-                f"{directory / GRAPH} gives {', '.join(sorted(given))} instead of {', '.join(sorted(_OUTPUTS))}; give a "
-                "model that 'pytrace train edge' wrote"
-            )
-        # Reading needs nothing of what checks claims, and the other way round.
-        self._options = only_wanted()
+        self._threads = threads
+        self._opening = threading.Lock()
+        # Each is opened when it is first needed: most questions check nothing.
+        self._sessions: dict[str, Any] = {}
+
+    def _session(self, graph: str) -> Any:
+        with self._opening:
+            if graph not in self._sessions:
+                session = open_session(self.directory / graph, ["CPUExecutionProvider"], self._threads)
+                given, wanted = [item.name for item in session.get_outputs()], list(OUTPUTS[graph])
+                if given != wanted:
+                    raise ModelFileError(
+                        f"{self.directory / graph} gives {', '.join(given)} instead of {', '.join(wanted)}; give a model "
+                        "that 'pytrace train edge' wrote"
+                    )
+                self._sessions[graph] = session
+            return self._sessions[graph]
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
-        return tuple(self._session.run(list(outputs), dict(inputs), self._options))
+        graph = CHECK_GRAPH if "check" in outputs else GRAPH
+        return tuple(self._session(graph).run(list(outputs), dict(inputs)))
 
     def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[EdgeReading]:
         """Return the likeliest spans of each question's passages, and how likely each kind of answer is.

@@ -285,13 +285,6 @@ def open_session(path: Path, providers: list[str], threads: int) -> Any:
     return session
 
 
-def only_wanted() -> Any:
-    """Return options of a run that compute what it fetches, and nothing else."""
-    options = _runtime_with(["CPUExecutionProvider"]).RunOptions()
-    options.only_execute_path_to_fetches = True
-    return options
-
-
 def _findall(path: Path, pattern: re.Pattern[bytes]) -> list[Any]:
     if path.stat().st_size == 0:  # cannot be mapped
         return []

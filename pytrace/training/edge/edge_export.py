@@ -1,4 +1,4 @@
-"""Export of the small model: one ONNX graph whose products are computed in int8, with a tokenizer next to it.
+"""Export of the small model: two ONNX graphs whose products are computed in int8, their word embeddings, and a tokenizer.
 
 Weights are int8 with a scale for each output; activations are quantized again for each product. Weights use 7 bits,
 since products of 8 bits overflow on x86 processors without VNNI. Word embeddings are int8 with a scale for each row.
@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from pytrace.models.edge.edge_model import GRAPH, TOKENIZER
-from pytrace.models.edge.reading import READ_OUTPUTS
+from pytrace.models.edge.edge_model import CHECK_GRAPH, GRAPH, OUTPUTS, SHARED, TOKENIZER
 from pytrace.storage.files import replace_file
 from pytrace.training.network import train_package
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OUTPUTS = (*READ_OUTPUTS, "link", "check")
+_ALL_OUTPUTS = (*OUTPUTS[GRAPH], *OUTPUTS[CHECK_GRAPH])
 _MIN_ROWS = 8  # smaller tables stay float32
 
 
 def export_edge(network: Any, tokenizer: Path, target: Path, *, quantize: bool = True) -> None:
-    """Write the graph and the tokenizer into a folder.
+    """Write graphs, embeddings and tokenizer into a folder.
 
     Parameters
     ----------
@@ -46,7 +45,8 @@ def export_edge(network: Any, tokenizer: Path, target: Path, *, quantize: bool =
         _float_graph(network, path)
         if quantize:
             _quantize(path)
-        replace_file(target / GRAPH, path.read_bytes())
+        for name, content in _parts(path).items():
+            replace_file(target / name, content)
     shutil.copyfile(tokenizer, target / TOKENIZER)
 
 
@@ -63,10 +63,33 @@ def _float_graph(network: Any, path: Path) -> None:
             warnings.simplefilter("ignore")  # the exporter's own packages use deprecated functions
             torch.onnx.export(
                 network.cpu().eval(), (ids, mask, torch.zeros_like(ids)), str(path), input_names=list(INPUTS),
-                output_names=list(OUTPUTS), dynamic_shapes=(free,) * len(INPUTS), dynamo=True, external_data=False, verbose=False,
+                output_names=list(_ALL_OUTPUTS), dynamic_shapes=(free,) * len(INPUTS), dynamo=True, external_data=False, verbose=False,
             )  # fmt: skip
     finally:
         logging.disable(before)
+
+
+def _parts(path: Path) -> dict[str, bytes]:
+    """Cut a graph into what reads and what checks; tables that both have are kept once, in a file of their own."""
+    onnx = train_package("onnx")
+    cut = onnx.utils.Extractor(onnx.load(str(path)))
+    parts = {name: cut.extract_model(list(INPUTS), list(outputs)) for name, outputs in OUTPUTS.items()}
+    tables = [{item.name for item in part.graph.initializer if len(item.dims) == 2} for part in parts.values()]
+    places: dict[str, tuple[int, int]] = {}
+    shared = b""
+    for part in parts.values():
+        for item in part.graph.initializer:
+            if item.name not in set.intersection(*tables):
+                continue
+            if item.name not in places:
+                content = onnx.numpy_helper.to_array(item).tobytes()
+                places[item.name] = (len(shared), len(content))
+                shared += content
+            item.raw_data = b""  # it must be there to be told where it is kept
+            offset, length = places[item.name]
+            onnx.external_data_helper.set_external_data(item, SHARED, offset, length)
+            item.ClearField("raw_data")
+    return {name: part.SerializeToString() for name, part in parts.items()} | {SHARED: shared}
 
 
 def _quantize(path: Path) -> None:

@@ -15,7 +15,7 @@ import pytrace
 from pytrace.documents.sentences import split_sentences
 from pytrace.errors import InputError
 from pytrace.models import registry
-from pytrace.models.edge.edge_model import GRAPH, TOKENIZER
+from pytrace.models.edge.edge_model import CHECK_GRAPH, GRAPH, SHARED, TOKENIZER
 from pytrace.models.edge.packing import Packer
 from pytrace.models.encoders.encoder import Encoder, OnnxEncoder
 from pytrace.models.registry.model_files import sha256_of
@@ -204,7 +204,7 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True):
     loss: float
     judged: tuple[tuple[int, float], ...]
     threads: int
-    bytes: int  # of the graph
+    bytes: int  # of graphs and embeddings
     sha256: dict[str, str]  # of the model's files
 
 
@@ -288,8 +288,8 @@ def train_edge(
         settings=msgspec.to_builtins(settings),
         **{name: getattr(done, name) for name in _DONE},
         threads=useful_threads(threads),
-        bytes=(out / MODEL / GRAPH).stat().st_size,
-        sha256={name: sha256_of(out / MODEL / name) for name in (GRAPH, TOKENIZER)},
+        bytes=sum((out / MODEL / name).stat().st_size for name in (GRAPH, CHECK_GRAPH, SHARED)),
+        sha256={name: sha256_of(out / MODEL / name) for name in (GRAPH, CHECK_GRAPH, SHARED, TOKENIZER)},
     )
     replace_file(out / REPORT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
     return result

@@ -16,6 +16,7 @@ from pytrace.models.edge.reading import LABELS
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample
 from pytrace.training.edge.made_contrasts import contrasts
 from pytrace.training.edge.made_questions import DATE, MONTHS, TitleFact, bare_title, facts_of
+from pytrace.training.edge.rewording import reworded
 
 SOURCE = "made statements"
 ANSWERS = "made answers"
@@ -67,6 +68,7 @@ _SHAPES = (
 )
 _BEGINNING = re.compile(r"(?:^|[.!?:\]]\s)$")
 _EVIDENCE_CHARACTERS = 1_200
+_REWORDED = 0.6  # of the claims that are made
 _LONGEST_CLAIM = 200
 _NUMBER = re.compile(r"(?<![\w.,–-])\d+(?:[.,]\d+)*(?![\w–-])")
 _PRONOUN = re.compile(r"^(?:He|She|It)(?= (?:[a-z]+ed|is|was)\b)")
@@ -154,7 +156,11 @@ def made_statements(passages: Iterable[str], count: int, *, seed: int) -> list[C
     for _ in range(3 * count):
         if len(made) >= count:
             break
-        for claim, label, evidence in rng.choices(names, weights)[0](said, rng):
+        drawn = rng.choices(names, weights)[0](said, rng)
+        # Both of a pair, so that another wording tells nothing.
+        other_words = rng.random() < _REWORDED
+        for plain, label, evidence in drawn:
+            claim = reworded(plain, rng) if other_words else plain
             made[claim, evidence] = CheckingExample(claim, evidence, label, SOURCE)
     return list(made.values())
 
