@@ -306,6 +306,12 @@ def test_a_model_reads_as_many_sentences_around_as_it_wants(around, wanted):
     mills = [Document("1", "Mills", said), Document("2", "", ("Geese fly.",))]
     ClaimChecker(entailment=model).check_claims(["Quartz hums"], mills)
     assert model.read == [wanted]
+    # Another document of the same id has other sentences around.
+    model.read.clear()
+    ClaimChecker(entailment=model).check_claims(
+        ["Quartz hums"], [mills[0], Document("1", "Mills", ("Geese fly.",) * 5)]
+    )
+    assert model.read == ["[Mills] Quartz hums there."]
 
 
 def test_a_model_and_the_words_decide_together_by_their_shares():

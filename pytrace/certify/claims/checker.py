@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -280,8 +280,11 @@ def judge_claims(
     found = list(checked)
     rows = [row for row, claim in enumerate(checked) if claim.evidence]
     named = [_named(blanked(checked[row].text), checked[row].subject) for row in rows]
+    # Most claims are checked against the same documents.
+    lists = {id(given): given for given in documents} if model.around else {}
+    known = {number: {document.id: document for document in given} for number, given in lists.items()}
     pairs = [
-        (text, evidence_text(checked[row].evidence, documents[row], around=model.around))
+        (text, evidence_text(checked[row].evidence, known.get(id(documents[row]), {}), around=model.around))
         for row, (text, _) in zip(rows, named, strict=True)
     ]
     judged = checked_judgements(model, pairs)
@@ -343,7 +346,9 @@ def _named(claim: str, subject: str) -> tuple[str, int]:
     return named, len(named) - len(claim)
 
 
-def evidence_text(evidence: Sequence[ClaimEvidence], documents: Sequence[Document] = (), *, around: int = 0) -> str:
+def evidence_text(
+    evidence: Sequence[ClaimEvidence], documents: Mapping[str, Document] | None = None, *, around: int = 0
+) -> str:
     """Return sentences as one text: document by document, in their order there, each document's title in brackets before them.
 
     Parameters
@@ -351,16 +356,17 @@ def evidence_text(evidence: Sequence[ClaimEvidence], documents: Sequence[Documen
     evidence
         The sentences.
     documents
-        Those that they stand in.
+        Those that they stand in, by id.
     around
         How many sentences of the documents before and after each are taken, too.
     """
-    wholes = {document.id: document for document in documents} if around else {}
     chosen: dict[tuple[str, str], dict[int, str]] = {}
     for sentence in evidence:
         texts_of = chosen.setdefault((sentence.document, sentence.title), {})
         texts_of[sentence.sentence] = sentence.text
-        if (whole := wholes.get(sentence.document)) is not None:
+        whole = (documents or {}).get(sentence.document)
+        # Of two documents with one id, it may be the other.
+        if whole is not None and whole.sentences[sentence.sentence : sentence.sentence + 1] == (sentence.text,):
             first, last = max(sentence.sentence - around, 0), sentence.sentence + around + 1
             texts_of |= dict(enumerate(whole.sentences[first:last], first))
     texts = []
