@@ -247,7 +247,7 @@ def _plain_words(text: str) -> re.Pattern[str]:
 def _whole_words(plain: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
     """Yield where a pattern occurs, not inside a longer word where words have spaces between them."""
     at = 0
-    while match := plain.search(text, at):
+    while at <= len(text) and (match := plain.search(text, at)):
         start, end = match.span()
         cut_before = start > 0 and _SPACED.match(text, start - 1) and _SPACED.match(text, start)
         if not (cut_before or (end > start and _SPACED.match(text, end - 1) and _SPACED.match(text, end))):

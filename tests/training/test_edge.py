@@ -773,7 +773,7 @@ class TestCommand:
             sizes = [(tmp_path / str(quantize) / name).stat().st_size for quantize in (False, True)]
             assert sizes[1] < sizes[0]
 
-    def test_a_folder_without_the_model_is_refused(self, tiny: Tiny, tmp_path: Path) -> None:
+    def test_a_folder_without_the_model_is_refused(self, base: Path, tiny: Tiny, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match=r"has no model\.onnx; give a folder that 'pytrace train edge' wrote"):
             EdgeModel(tmp_path)
         (tmp_path / "model.onnx").write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
@@ -787,6 +787,11 @@ class TestCommand:
             model.read(["Where?"], [PAGES[:1]])
         with pytest.raises(ModelFileError, match="instead of check"):
             model.check(["Where?"], PAGES[:1])
+        export_edge(edge_network(base, seed=0), base / "tokenizer.json", tmp_path)
+        whole = (tmp_path / SHARED).read_bytes()
+        (tmp_path / SHARED).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):
+            EdgeModel(tmp_path).check(["Where?"], PAGES[:1])
         (tmp_path / "model.onnx").write_bytes(b"no graph")
         with pytest.raises(ModelFileError, match="is no ONNX graph that can be loaded"):
             EdgeModel(tmp_path).read(["Where?"], [PAGES[:1]])

@@ -9,7 +9,7 @@ import itertools
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pytrace.documents.sentences import split_sentences
 from pytrace.models.edge.reading import LABELS
@@ -285,21 +285,21 @@ def _turned_fact(said: _Said, rng: random.Random) -> Claims:
 
 def _turned_sentence(said: _Said, rng: random.Random) -> Claims:
     """Make a pair of who did what to whom, of a sentence."""
-    ways = sorted(said.turned)
-    if not ways:
-        return []
-    way = rng.choices(ways, [len(said.turned[one]) ** 0.3 for one in ways])[0]
-    right, wrong, evidence = rng.choice(said.turned[way])
-    return [(right, "supported", evidence), (wrong, "refuted", evidence)]
+    return _drawn(said.turned, 0.3, rng)
 
 
 def _contrast(said: _Said, rng: random.Random) -> Claims:
     """Make a pair of a sentence and its contrast."""
-    kinds = sorted(said.contrasted)
+    return _drawn(said.contrasted, 0.4, rng)
+
+
+def _drawn(pairs: Mapping[str, Sequence[tuple[str, str, str]]], power: float, rng: random.Random) -> Claims:
+    """Draw a pair; rare kinds come more often than their share."""
+    kinds = sorted(pairs)
     if not kinds:
         return []
-    kind = rng.choices(kinds, [len(said.contrasted[one]) ** 0.4 for one in kinds])[0]
-    right, wrong, evidence = rng.choice(said.contrasted[kind])
+    kind = rng.choices(kinds, [len(pairs[one]) ** power for one in kinds])[0]
+    right, wrong, evidence = rng.choice(pairs[kind])
     return [(right, "supported", evidence), (wrong, "refuted", evidence)]
 
 
