@@ -14,9 +14,11 @@ from pytrace.records import Answer, Document, Triple
 
 _BEING = r"(?:is|are|was|were|has|have|had)"
 _DOING = r"(?:do|does|did|can|could|will|would|shall|should|may|might)"
-# A question whose first words are what its verb is about: the answer may stand for them. "Who was Ada" and "whom did she" ask for something else.
+_PRONOUN = r"(?:I|he|she|it|they|we|you|this|that|these|those|there)"
+# A question whose first words are what its verb is about: the answer may stand for them. "Who was Ada", "what kind of ship" and "whom did she" ask
+# for something else.
 _ABOUT_SUBJECT = re.compile(
-    rf"(?:who|(?:what|which)(?:\s+(?!{_BEING}\b|{_DOING}\b)\w+)?+)\s+(?!{_DOING}\b|{_BEING}\s+(?-i:[A-Z]))(?=\w)",
+    rf"(?:who|(?:what|which)(?:\s+(?!{_BEING}\b|{_DOING}\b)\w+)?+)\s+(?!{_DOING}\b|of\b|{_BEING}\s+(?:(?-i:[A-Z])|{_PRONOUN}\b))(?=\w)",
     re.IGNORECASE,
 )
 

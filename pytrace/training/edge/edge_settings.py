@@ -37,7 +37,7 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     composed_questions: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_000
     made_claims: Annotated[int, Meta(ge=0, le=1_000_000)] = 3_000
     made_statements: Annotated[int, Meta(ge=0, le=1_000_000)] = 16_000
-    made_answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_000
+    made_answers: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
     made_links: Annotated[int, Meta(ge=0, le=1_000_000)] = 2_000
     # How often each question that needs several passages is read per pass, with other distractors.
     hop_repeats: Annotated[int, Meta(ge=1, le=100)] = 3

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from pytrace.certify.claims.answer_claims import answer_statement
 from pytrace.documents.sentences import split_sentences
 from pytrace.models.edge.reading import LABELS
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, ReadingExample
@@ -70,6 +71,8 @@ _BEGINNING = re.compile(r"(?:^|[.!?:\]]\s)$")
 _EVIDENCE_CHARACTERS = 1_200
 _REWORDED = 0.6  # of the claims that are made
 _LONGEST_CLAIM = 200
+_APART = 25  # characters between an answer and another that is wrong
+_SHORTEST_STATED = 5  # words of a question that becomes a statement
 _NUMBER = re.compile(r"(?<![\w.,–-])\d+(?:[.,]\d+)*(?![\w–-])")
 _PRONOUN = re.compile(r"^(?:He|She|It)(?= (?:[a-z]+ed|is|was)\b)")
 _NAME = re.compile(r"(?<![\w'’-])[A-Z][\w'’-]+(?: (?:(?:of|de|van|von) )?[A-Z][\w'’-]+)*")
@@ -422,9 +425,12 @@ def claim_twins(claims: Iterable[CheckingExample], *, seed: int) -> list[Checkin
 def made_answers(
     examples: Sequence[ReadingExample], count: int, distractors: Distractors, *, seed: int
 ) -> list[CheckingExample]:
-    """Make claims of questions and their answers: right ones, others of the same shape, and with a near passage that does not answer."""
+    """Make claims of questions and their answers: right ones, others of the same shape, and with a near passage that does not answer.
+
+    A question whose first words ask for its subject becomes a statement; of the others, the answer follows the question.
+    """
     rng = random.Random(seed)
-    wanted = dict(zip(LABELS, (2 * count // 5, 2 * count // 5, count // 5), strict=True))
+    wanted = dict(zip(LABELS, (2 * count // 5, 3 * count // 10, 3 * count // 10), strict=True))
     usable = [row for row in examples if row.kind == "span" and sum(map(len, row.passages)) <= 2 * _EVIDENCE_CHARACTERS]
     made = []
     for row in rng.sample(usable, len(usable)):
@@ -438,8 +444,16 @@ def made_answers(
             break
         if answer and evidence:
             wanted[label] -= 1
-            made.append(CheckingExample(f"{row.question} {answer}", evidence, label, ANSWERS))
+            made.append(CheckingExample(_answered(row.question, answer), evidence, label, ANSWERS))
     return made
+
+
+def _answered(question: str, answer: str) -> str:
+    """Return a question and its answer as a statement, or one after the other where they make none."""
+    statement = answer_statement(question, answer) if len(question.split()) >= _SHORTEST_STATED else ""
+    if not statement.startswith(answer):
+        return f"{question} {answer}"
+    return f"{statement[0].upper()}{statement[1:]}"
 
 
 def _alike(answer: str, row: ReadingExample, rng: random.Random) -> str | None:
@@ -452,6 +466,8 @@ def _alike(answer: str, row: ReadingExample, rng: random.Random) -> str | None:
         for text in row.passages
         for match in shape.finditer(text)
         if match[0] not in row.question and match[0] not in answer and answer not in match[0]
+        # "the president, Ann Hay": what stands next to the answer may be another name of it.
+        and answer not in text[max(match.start() - _APART - len(answer), 0) : match.end() + len(answer) + _APART]
         # A capital at the beginning of a sentence does not make a name.
         if " " in match[0] or match[0][0].isdigit() or not _BEGINNING.search(text[: match.start()])
     }
