@@ -119,13 +119,23 @@ ClaimLabel = Literal["supported", "contradicted", "not there"]
 
 
 class ClaimEvidence(msgspec.Struct, frozen=True):
-    """A sentence that a claim was compared with, and where it stands."""
+    """A sentence that a claim was compared with, where it stands, and the date that its document gives itself, "" if none."""
 
     document: str  # its id
     title: str
     sentence: int
     text: str
     source: str
+    date: str = ""
+
+
+class OtherVerdict(msgspec.Struct, frozen=True):
+    """What one more document says of a claim, by its nearest sentence: a label, and the probabilities as in `CheckedClaim`."""
+
+    evidence: ClaimEvidence
+    label: ClaimLabel
+    supported: float
+    contradicted: float
 
 
 class CheckedClaim(msgspec.Struct, frozen=True):
@@ -151,6 +161,8 @@ class CheckedClaim(msgspec.Struct, frozen=True):
         What the pronoun that it begins with was read as: the last name before it that a claim was about; "" if it begins with none.
     written
         Whether a model wrote it of what stands at its place.
+    others
+        What at most two other documents say of it, each by itself: those with a sentence that has its names and half of its words.
     """
 
     text: str
@@ -164,3 +176,10 @@ class CheckedClaim(msgspec.Struct, frozen=True):
     reason: str
     subject: str = ""
     written: bool = False
+    others: tuple[OtherVerdict, ...] = ()
+
+    @property
+    def disagreeing(self) -> tuple[OtherVerdict, ...]:
+        """The other documents that contradict what is supported here, or support what is contradicted."""
+        opposite = {"supported": "contradicted", "contradicted": "supported"}.get(self.label)
+        return tuple(other for other in self.others if other.label == opposite)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytrace.cli import common
-from pytrace.cli.certify import print_certificate
 from pytrace.cli.commands import Command, Output, argument, option
 from pytrace.cli.result_text import print_result
 from pytrace.cli.shared_options import CHECKER, KNOWLEDGE, MODELS, READING, SETTINGS, MethodType
@@ -106,7 +105,6 @@ class Ask(Command):
             )
 
     def run(self) -> Output:
-        from pytrace.cli.certify_claims import print_claims
         from pytrace.engine.questions import read_questions
         from pytrace.methods.catalog import parse_method, substitutions
 
@@ -155,6 +153,9 @@ class Ask(Command):
                     common.print_styled(f"{chr(10) if number else ''}Question: {result.question}", "bold")
                 print_result(result, explain=self.explain)
                 if result.check is not None:
+                    from pytrace.cli.certify import print_certificate
+                    from pytrace.cli.certify_claims import print_claims
+
                     for certificate in result.check.certificates:
                         print_certificate(certificate)
                     print_claims(result.check.claims)
@@ -166,21 +167,25 @@ class Ask(Command):
 
     def _resources(self, corpus: Corpus, opened: ExitStack) -> Resources:
         """Open what methods and checks use besides models and documents; it is closed with the stack."""
-        from pytrace.engine.claims import open_checker
-        from pytrace.engine.inputs import open_sentence_index
-        from pytrace.kg import KnowledgeBase
-        from pytrace.triples.graph import TripleStore
-
-        checks = self.certify or self._judged_by_texts()
-        index = None
+        index = graph = facts = checker = None
         if self.sentence_index is not None:
+            from pytrace.engine.inputs import open_sentence_index
+
             index = opened.enter_context(open_sentence_index(self.sentence_index, list(corpus), self.models))
+        if self.kg is not None:
+            from pytrace.triples.graph import TripleStore
+
+            graph = opened.enter_context(TripleStore.open(self.kg, mode="read"))
+        if self.facts is not None:
+            from pytrace.kg import KnowledgeBase
+
+            facts = KnowledgeBase.load(self.facts, self.models.encoder)
+        if self.certify or self._judged_by_texts():
+            from pytrace.engine.claims import open_checker
+
+            checker = open_checker(self.checker, self.models)
         return Resources(
-            graph=None if self.kg is None else opened.enter_context(TripleStore.open(self.kg, mode="read")),
-            index=index,
-            knowledge=self.knowledge.opener(self.models),
-            facts=None if self.facts is None else KnowledgeBase.load(self.facts, self.models.encoder),
-            checker=open_checker(self.checker, self.models) if checks else None,
+            graph=graph, index=index, knowledge=self.knowledge.opener(self.models), facts=facts, checker=checker
         )
 
     def _judged_by_texts(self) -> bool:

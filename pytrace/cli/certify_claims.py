@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pytrace.certify.claims import CheckedResponse
     from pytrace.certify.claims.claim_writing import ClaimWriter
     from pytrace.certify.claims.rows import ResponseRow
-    from pytrace.check_records import CheckedClaim
+    from pytrace.check_records import CheckedClaim, ClaimEvidence
     from pytrace.engine.loading import Engine
     from pytrace.records import Document
 
@@ -143,6 +143,16 @@ def print_claims(claims: Sequence[CheckedClaim]) -> None:
         common.print_text(f"       {claim.label} (support {claim.supported:.2f}): {common.printable(claim.reason)}")
         if claim.evidence:
             best = claim.evidence[0]
+            dated = bool(claim.disagreeing)
+            common.print_text(f"       from {_where(best, dated=dated)}: {common.printable(best.text)}")
+        for other in claim.disagreeing:
+            verb = "contradicts" if other.label == "contradicted" else "supports"
             common.print_text(
-                f"       from {common.printable(best.source or best.document)}: {common.printable(best.text)}"
+                f"       but {_where(other.evidence, dated=True)} {verb} it: {common.printable(other.evidence.text)}"
             )
+
+
+def _where(sentence: ClaimEvidence, *, dated: bool) -> str:
+    """Return where a sentence stands, with its document's date where that may tell which of two holds."""
+    source = common.printable(sentence.source or sentence.document)
+    return f"{source} ({common.printable(sentence.date)})" if dated and sentence.date else source

@@ -454,3 +454,38 @@ def test_a_part_of_a_sentence_rests_on_the_sentence_of_the_part_before():
 def test_who_somebody_is_may_be_said_from_either_end(claim, text, label):
     (checked,) = ClaimChecker().check_claims([claim], [Document("1", "", (text,))])
     assert checked.label == label
+
+
+LIGHT = Document("a", "Skarra Light", ("Skarra Light is a lighthouse.", "It was built in 1912 by Matthias Garrow."))
+
+
+def dated(name: str, date: str, *sentences: str) -> Document:
+    return Document(name, "Lighthouses", sentences, f"{name}.md", Origin(name, "Lighthouses", metadata={"date": date}))
+
+
+def test_documents_that_disagree_are_named_with_their_dates():
+    other = dated("b", "2021-04-02", "Many stand on the coast.", "Skarra Light was built in 1913 by Matthias Garrow.")
+    later, built, unlike = ClaimChecker().check_claims(
+        ["Skarra Light was built in 1913.", "Matthias Garrow built Skarra Light.", "Skarra Light was built in 1950."],
+        [LIGHT, other],
+    )
+    assert later.label == "supported"
+    (against,) = later.disagreeing
+    assert (against.label, against.evidence.document, later.evidence[0].date) == ("contradicted", "a", "2021-04-02")
+    # The other documents that say the same are told, and are no disagreement.
+    assert [one.label for one in built.others] == ["supported"]
+    assert unlike.label == "contradicted"
+    assert built.disagreeing == unlike.disagreeing == ()
+
+
+def test_passages_of_one_document_are_no_other_documents():
+    origin = Origin("book", "Book")
+    passages = [Document(f"book:{k}", "Book", (f"Skarra Light was built in {1912 + k}.",), "", origin) for k in (0, 1)]
+    (claim,) = ClaimChecker().check_claims(["Skarra Light was built in 1912."], passages)
+    assert (claim.label, claim.others) == ("supported", ())
+
+
+def test_at_most_two_other_documents_are_compared():
+    others = [dated(f"d{k}", "", f"Skarra Light was built in {1900 + k}.") for k in range(6)]
+    (claim,) = ClaimChecker().check_claims(["Skarra Light was built in 1912."], [LIGHT, *others])
+    assert [one.label for one in claim.others] == ["contradicted"] * 2

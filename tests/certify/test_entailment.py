@@ -347,6 +347,20 @@ def test_the_small_model_judges_each_claim_by_itself():
     assert together[:2].argmax(axis=1).tolist() == [0, 1]
 
 
+def test_the_small_model_judges_other_documents_by_themselves():
+    directory = shipped_edge()
+    assert directory is not None
+    light = Document("a", "Skarra Light", ("It was built in 1912.", "It is 41 metres tall."))
+    other = Document("b", "Lights", ("Skarra Light was built in 1913.", "Skarra Light is 41 metres tall."))
+    checker = ClaimChecker(entailment=EdgeEntailment(EdgeModel(directory)))
+    built, tall = checker.check_claims(
+        ["Skarra Light was built in 1912.", "Skarra Light is 41 metres tall."], [light, other]
+    )
+    assert (built.label, tall.label) == ("supported", "supported")
+    assert [one.evidence.text for one in built.disagreeing] == ["Skarra Light was built in 1913."]
+    assert [one.label for one in tall.others] == ["supported"]
+
+
 def test_words_alone_check_where_that_is_asked_for_or_nothing_else_is_there(monkeypatch):
     engine = load()
     assert isinstance(open_checker(None, engine), EdgeEntailment)

@@ -43,7 +43,24 @@ def test_the_pieces_of_a_response_are_the_response():
             assert "".join(part for part, _ in row["claims"][number]["parts"]) == text
     assert row["claims"][1]["subject"] == "Lake Volta"
     assert [text for text, missing in row["claims"][1]["parts"] if missing >= 0] == ["1975"]
-    assert row["claims"][0]["evidence"][0] == {"title": "Lake Volta", "text": "It lies in Ghana.", "source": "lakes.md"}
+    assert row["claims"][0]["evidence"][0] == {
+        "title": "Lake Volta",
+        "text": "It lies in Ghana.",
+        "source": "lakes.md",
+        "date": "",
+    }
+
+
+def test_a_document_that_disagrees_is_told():
+    other = Document("b", "Lakes", ("Lake Volta was made in 1971.",), "b.md")
+    checked = ClaimChecker().check("Lake Volta was made in 1965.", [LAKE, other])
+    (row,) = rows(claim_page([NamedResponse("r", checked)]))
+    (against,) = row["claims"][0]["disagreeing"]
+    assert (against["label"], against["text"], against["source"]) == (
+        "contradicted",
+        "Lake Volta was made in 1971.",
+        "b.md",
+    )
 
 
 def test_texts_stay_texts_and_long_ones_are_cut():

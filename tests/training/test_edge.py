@@ -58,7 +58,7 @@ from tests.small_trainings import Killed, equal, killer, weights
 
 torch = train_package("torch")
 
-SETTINGS = EdgeSettings(batch=384, learning_rate=5e-3, made_questions=4, made_claims=4, judge_steps=10)
+SETTINGS = EdgeSettings(batch=512, learning_rate=5e-3, made_questions=4, made_claims=4, judge_steps=10)
 PAGES = [
     f"[{person}] {person} was born in {town}." + extra
     for person, town, extra in zip(PEOPLE, TOWNS, ["", " He was a baker by the river."] * 6, strict=True)
@@ -131,7 +131,7 @@ class TestPacking:
         assert all(window.ids[int(np.argmax(window.passages >= 0))] == packer.tokens("[").ids[0] for window in windows)
 
     def test_passages_that_fit_are_read_once(self, packer: Packer) -> None:
-        passages = [f"[{name}] {'the river lies by the river. ' * 15}" for name in ("Ada", "Zell", "Brack", "Bove")]
+        passages = [f"[{name}] {'the river lies by the river. ' * 20}" for name in ("Ada", "Zell", "Brack", "Bove")]
         windows = packer.windows("Where was Ada born?", passages)
         assert len(windows) > 1
         assert sum((window.passages >= 0).sum() for window in windows) == sum(
@@ -567,7 +567,7 @@ class TestTraining:
         assert all(KINDS[int(np.argmax(reading.kinds))] == "span" for reading in readings)
 
     def test_a_killed_training_continues_to_the_bit(self, base: Path, tmp_path: Path) -> None:
-        settings = EdgeSettings(batch=384, checkpoint_steps=7, judge_steps=10)
+        settings = EdgeSettings(batch=512, checkpoint_steps=7, judge_steps=10)
         network, work = task(base, settings)
         learn(network, work, settings, Length(steps=24), threads=1)
         whole = weights(network)
@@ -704,7 +704,7 @@ class TestCommand:
             with gzip.open(data / f"{name}.jsonl.gz", "wt", encoding="utf-8") as stream:
                 stream.writelines(json.dumps(row) + "\n" for row in given)
         out = tmp_path / "out"
-        command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=384", "--set", "made_statements=20"]  # fmt: skip
+        command = ["train", "edge", "--data", str(data), "--out", str(out), "--base", str(base), "--threads", "1", "--set", "batch=512", "--set", "made_statements=20"]  # fmt: skip
         ended = CliRunner().invoke(program, [*command, "--steps", "12"])
         assert ended.exit_code == 0, ended.output
         report = json.loads((out / "report.json").read_text("utf-8"))
@@ -801,4 +801,4 @@ class TestCommand:
         learn(network, work, SETTINGS, Length(steps=2), threads=1, directory=tmp_path)
         network, work = task(base)
         with pytest.raises(InputError, match=r"learning_rate"):
-            learn(network, work, EdgeSettings(batch=384, learning_rate=1e-3), Length(steps=2), threads=1, directory=tmp_path, resume=True)  # fmt: skip
+            learn(network, work, EdgeSettings(batch=512, learning_rate=1e-3), Length(steps=2), threads=1, directory=tmp_path, resume=True)  # fmt: skip

@@ -19,9 +19,9 @@ from pytrace.certify.claims.features import FEATURES, Compared, Floats, compare
 from pytrace.certify.claims.predicates import Statement, is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
 from pytrace.certify.claims.text_tokens import TextTokens, key_of
-from pytrace.certify.claims.tokens import tokens
+from pytrace.certify.claims.tokens import Token, tokens
 from pytrace.certify.claims.weights import ClaimWeights
-from pytrace.check_records import CheckedClaim, ClaimEvidence, ClaimLabel
+from pytrace.check_records import CheckedClaim, ClaimEvidence, ClaimLabel, OtherVerdict
 from pytrace.documents.phrases import is_pronoun
 from pytrace.reader.response_places import blanked
 from pytrace.records import Document
@@ -163,19 +163,43 @@ class ClaimChecker:
             )
             for claim, found in zip(read, chosen, strict=True)
         ]
-        features = np.array([each.features for each in compared])
-        refused = np.array([each.statement in REFUSED for each in compared])
-        supported = limited(self._weights.supported.probabilities(features), refused)
-        contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
+        supported, contradicted = self._probabilities(compared)
+        others = self._others(read, chosen, rows, text) if len(documents) > 1 else [()] * len(claims)
         checked = [
-            _checked(claim, subject, each, [rows[row] for row in found], float(yes), float(no))
-            for claim, subject, each, found, yes, no in zip(
-                claims, subjects, compared, chosen, supported, contradicted, strict=True
+            _checked(claim, subject, each, [rows[row] for row in found], yes, no, other)
+            for claim, subject, each, found, yes, no, other in zip(
+                claims, subjects, compared, chosen, supported, contradicted, others, strict=True
             )
         ]
         if self._entailment is None:
             return checked
         return judge_claims(checked, self._entailment, [documents] * len(checked))
+
+    def _probabilities(self, compared: Sequence[Compared]) -> tuple[list[float], list[float]]:
+        """Return how likely each claim is supported, and contradicted."""
+        features = np.array([each.features for each in compared])
+        refused = np.array([each.statement in REFUSED for each in compared])
+        supported = limited(self._weights.supported.probabilities(features), refused)
+        contradicted = (1 - supported) * self._weights.contradicted.probabilities(features)
+        return supported.tolist(), contradicted.tolist()
+
+    def _others(
+        self, claims: Sequence[Sequence[Token]], chosen: Sequence[Sequence[int]], rows: Sequence[_Row], text: TextTokens
+    ) -> list[tuple[OtherVerdict, ...]]:
+        """Return what other documents than those of the chosen sentences say of each claim."""
+        found = []
+        for number, (claim, mine) in enumerate(zip(claims, chosen, strict=True)):
+            own = {_whole(rows[row].document) for row in mine}
+            found += [(number, row) for row in text.elsewhere(claim, mine) if _whole(rows[row].document) not in own]
+        others: list[tuple[OtherVerdict, ...]] = [()] * len(claims)
+        if found:
+            compared = [
+                compare(claims[number], [text.sentence(row)], [text.title(row)], english=text.is_english(row))
+                for number, row in found
+            ]
+            for (number, row), yes, no in zip(found, *self._probabilities(compared), strict=True):
+                others[number] += (OtherVerdict(_evidence(rows[row]), _label(yes, no), yes, no),)
+        return others
 
 
 class _Placed(NamedTuple):
@@ -203,7 +227,13 @@ class _Row(NamedTuple):
 
 
 def _checked(
-    claim: str, subject: str, compared: Compared, rows: Sequence[_Row], supported: float, contradicted: float
+    claim: str,
+    subject: str,
+    compared: Compared,
+    rows: Sequence[_Row],
+    supported: float,
+    contradicted: float,
+    others: tuple[OtherVerdict, ...],
 ) -> CheckedClaim:
     label: ClaimLabel = _label(supported, contradicted) if rows else "not there"
     return CheckedClaim(
@@ -211,15 +241,26 @@ def _checked(
         label=label,
         supported=supported if rows else 0.0,
         contradicted=contradicted if rows else 0.0,
-        evidence=tuple(
-            ClaimEvidence(document.id, document.title, number, document.sentences[number], document.citation(number))
-            for document, number in rows
-        ),
+        evidence=tuple(map(_evidence, rows)),
         missing=tuple((token.start, token.end) for token in compared.missing if token.start >= 0),
         start=0,
         end=len(claim),
         reason=_reason(claim, label, compared, bool(rows)),
         subject=subject,
+        others=others,
+    )
+
+
+def _whole(document: Document) -> str:
+    """Return the id of a document, or of the one that a passage is of."""
+    return document.id if document.origin is None else document.origin.document
+
+
+def _evidence(row: _Row) -> ClaimEvidence:
+    document, number = row
+    date = "" if document.origin is None else str(document.origin.metadata.get("date") or "")
+    return ClaimEvidence(
+        document.id, document.title, number, document.sentences[number], document.citation(number), date
     )
 
 
@@ -284,32 +325,44 @@ def judge_claims(
     lists = {id(given): given for given in documents} if model.around else {}
     known = {number: {document.id: document for document in given} for number, given in lists.items()}
     pairs = [
-        (text, evidence_text(checked[row].evidence, known.get(id(documents[row]), {}), around=model.around))
+        (text, evidence_text(evidence, known.get(id(documents[row]), {}), around=model.around))
         for row, (text, _) in zip(rows, named, strict=True)
+        for evidence in (checked[row].evidence, *((other.evidence,) for other in checked[row].others))
     ]
     judged = checked_judgements(model, pairs)
-    for number, (row, (_, longer)) in enumerate(zip(rows, named, strict=True)):
-        supported, contradicted, not_there = judged.probabilities[number].tolist()
-        words, said = checked[row], _label_of(judged.probabilities[number].tolist())
-        if judged.share < 1:
-            otherwise = (
-                contradicted / max(contradicted + not_there, _LEAST),
-                words.contradicted / max(1 - words.supported, _LEAST),
-            )
-            supported = _between(supported, words.supported, judged.share)
-            contradicted = (1 - supported) * _between(*otherwise, judged.share)
+    number = 0
+    for row, (_, longer) in zip(rows, named, strict=True):
+        words, said = checked[row], judged.probabilities[number].tolist()
+        supported, contradicted = _together(said, words, judged.share)
         label = _label(supported, contradicted)
         sure = {"supported": supported, "contradicted": contradicted}.get(label, 1 - supported - contradicted)
         reason = f"judged by {model.name}, with a probability of {sure:.2f}"
         if judged.share < 1:
-            reason = f"{words.reason}; {model.name} says: {said}"
-        found[row] = msgspec.structs.replace(
-            words, label=label, supported=supported, contradicted=contradicted, reason=reason
-        )
+            reason = f"{words.reason}; {model.name} says: {_label_of(said)}"
+        missing = words.missing
         if judged.spans is not None:
             spans = ((max(start - longer, 0), end - longer) for start, end in judged.spans[number])
-            found[row] = msgspec.structs.replace(found[row], missing=tuple(span for span in spans if span[1] > 0))
+            missing = tuple(span for span in spans if span[1] > 0)
+        others = []
+        for place, other in enumerate(words.others, number + 1):
+            yes, no = _together(judged.probabilities[place].tolist(), other, judged.share)
+            others.append(OtherVerdict(other.evidence, _label(yes, no), yes, no))
+        found[row] = msgspec.structs.replace(
+            words, label=label, supported=supported, contradicted=contradicted, missing=missing, reason=reason, others=tuple(others)
+        )  # fmt: skip
+        number += 1 + len(others)
     return found
+
+
+def _together(said: Sequence[float], words: CheckedClaim | OtherVerdict, share: float) -> tuple[float, float]:
+    """Return the probabilities of supported and of contradicted by a model, which counts `share`, and by the words."""
+    supported, contradicted, not_there = said
+    if share == 1:
+        return supported, contradicted
+    otherwise = contradicted / max(contradicted + not_there, _LEAST)
+    of_words = words.contradicted / max(1 - words.supported, _LEAST)
+    supported = _between(supported, words.supported, share)
+    return supported, (1 - supported) * _between(otherwise, of_words, share)
 
 
 def _label_of(probabilities: Sequence[float]) -> ClaimLabel:

@@ -20,6 +20,8 @@ _CANDIDATES = 10  # of which they are chosen
 _LOOKUPS = 128  # of words in a text; then all of its words are noted
 _LEAST_GAIN = 0.9  # of weight, for one more sentence
 _NEAR_GAIN = 1.0  # for a sentence of a document that the claims before spoke of
+_ELSEWHERE = 2  # documents that are asked besides those of the evidence
+_SHARE_ELSEWHERE = 0.5  # of the content of the best sentence
 _LANGUAGE_SENTENCES = 10  # first sentences of a document, which tell its language
 _PRONOUNS = frozenset(("he", "she", "it", "they", "his", "her", "its", "their"))
 _OPENING = 8  # words before a pronoun that stands for a title, as "In the storm of 1953 she"
@@ -104,12 +106,8 @@ class TextTokens:
         """
         content = [token for token in claim if token.is_content]
         keys = [key_of(token) for token in content]
-        shares: dict[int, list[float]] = {}
         documents = {self._documents[row] for row in near}
-        for row in sorted({*self._candidates(content), *near[-1:]}):
-            own = self._of(row).shares(keys)
-            if any(own):  # a heading has its title's words alone, and says nothing
-                shares[row] = list(map(max, own, self._title_words(row).shares(keys))) if self._titles[row] else own
+        shares = self._shares(keys, sorted({*self._candidates(content), *near[-1:]}))
         weights = [WEIGHTS[token.kind] for token in content]
         chosen: list[int] = []
         have = [0.0] * len(content)
@@ -134,6 +132,37 @@ class TextTokens:
             chosen.append(best)
             have = [max(pair) for pair in zip(have, shares[best], strict=True)]
         return chosen
+
+    def elsewhere(self, claim: Sequence[Token], chosen: Sequence[int]) -> list[int]:
+        """Return the nearest sentence of each of at most two documents that no chosen one is of, the best first.
+
+        It has all names of the claim that the first chosen one has, and half as much of the claim's content.
+        """
+        if not chosen:
+            return []
+        content = [token for token in claim if token.is_content]
+        keys = [key_of(token) for token in content]
+        documents = {self._documents[row] for row in chosen}
+        shares = self._shares(keys, [chosen[0], *self._candidates(content)])
+        weights = np.array([WEIGHTS[token.kind] for token in content])
+        of_first = np.array(shares.pop(chosen[0], [0.0] * len(content)))
+        needed = of_first * [token.kind == "name" for token in content] > 0
+        nearest: dict[int, tuple[float, int]] = {}
+        for row, of_row in shares.items():
+            document, score = self._documents[row], float(weights @ of_row)
+            least = max(_SHARE_ELSEWHERE * float(weights @ of_first), nearest.get(document, (0.0, 0))[0])
+            if document not in documents and score > least and all(np.array(of_row)[needed]):
+                nearest[document] = score, row
+        return [row for _, row in sorted(nearest.values(), key=lambda found: (-found[0], found[1]))[:_ELSEWHERE]]
+
+    def _shares(self, keys: Sequence[str | float], rows: Iterable[int]) -> dict[int, list[float]]:
+        """Return how much of each word the rows have that have any, by row."""
+        shares: dict[int, list[float]] = {}
+        for row in rows:
+            own = self._of(row).shares(keys)
+            if any(own):  # a heading has its title's words alone, and says nothing
+                shares[row] = list(map(max, own, self._title_words(row).shares(keys))) if self._titles[row] else own
+        return shares
 
     def _linked(self, row: int, first: int, named: Collection[str]) -> bool:
         """Say whether a sentence may go with a first one: of one document, or of one that is named."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pytrace.errors import ModelFileError
 from pytrace.models.encoders.model_directory import TokenizerSettings, load_tokenizer, usable
 
-MAX_TOKENS = 384
+MAX_TOKENS = 512
 """The longest input, in tokens."""
 
 MAX_QUESTION_TOKENS = 96

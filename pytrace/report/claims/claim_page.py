@@ -121,6 +121,7 @@ def _claim(claim: CheckedClaim) -> dict[str, Any]:
         "why": long_text(f"{claim.reason} (as a model wrote it)" if claim.written else claim.reason),
         "subject": cut(claim.subject),
         "evidence": [_evidence(sentence) for sentence in claim.evidence],
+        "disagreeing": [{**_evidence(other.evidence), "label": other.label} for other in claim.disagreeing],
     }
 
 
@@ -129,4 +130,5 @@ def _evidence(sentence: ClaimEvidence) -> dict[str, str]:
         "title": cut(sentence.title),
         "text": long_text(sentence.text),
         "source": cut(sentence.source or sentence.document),
+        "date": cut(sentence.date),
     }

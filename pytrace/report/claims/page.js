@@ -32,8 +32,14 @@
       make("p", { dir: "auto" }, one.parts.map(([text, missing]) => (missing < 0 ? text : make("span", { class: "missing" }, text)))),
       one.subject ? make("p", { class: "why" }, "Its pronoun was read as ", make("bdi", {}, one.subject), ".") : null,
       one.why ? make("p", { class: "why", dir: "auto" }, one.why) : null,
-      one.evidence.map((sentence) => make("blockquote", { dir: "auto" }, sentence.text,
-        make("div", { class: "label" }, [sentence.title, sentence.source].filter(Boolean).join(" · ")))));
+      one.evidence.map((sentence) => quote(sentence, one.disagreeing.length > 0)),
+      one.disagreeing.map((other) => [
+        make("p", { class: "why" }, `Another document ${other.label === "contradicted" ? "contradicts" : "supports"} it:`), quote(other, true)]));
+  }
+
+  function quote(sentence, dated) {
+    return make("blockquote", { dir: "auto" }, sentence.text,
+      make("div", { class: "label" }, [sentence.title, sentence.source, dated ? sentence.date : ""].filter(Boolean).join(" · ")));
   }
 
   function fill(details, row) {

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from pytrace.models.edge.packing import MAX_TOKENS
 from pytrace.training.training_settings import OptimizerSettings
 
 
@@ -17,7 +18,7 @@ class EdgeSettings(OptimizerSettings, frozen=True, forbid_unknown_fields=True, k
     cooldown: Annotated[float, Meta(ge=1e-3, le=1)] = 0.2
     weight_decay: Annotated[float, Meta(ge=0, le=10)] = 0.01
     # Tokens per step, padding included.
-    batch: Annotated[int, Meta(ge=384, le=1 << 20)] = 4_096
+    batch: Annotated[int, Meta(ge=MAX_TOKENS, le=1 << 20)] = 4_096
     # Layers, from below, that stay as they are.
     frozen_layers: Annotated[int, Meta(ge=0, le=100)] = 0
     # Share of the questions over several passages, and over one of Wikipedia, that no step reads: from these the answer extractor
