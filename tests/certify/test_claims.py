@@ -265,6 +265,11 @@ def test_weights_of_other_features_are_refused():
         "I don’t know.",
         "**Weight:** not stated in the documents.",
         "Unknown",
+        "Sure, happy to help!",
+        "That's an interesting one!",
+        "Could you name the ship that you mean?",
+        "His birthplace isn't stated in the documents.",
+        "The name of that prize is not given.",
     ],
 )
 def test_what_greets_or_does_not_know_claims_nothing(response):

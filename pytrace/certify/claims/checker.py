@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,11 +17,11 @@ from pytrace.certify.claims.entailment import EntailmentModel, checked_judgement
 from pytrace.certify.claims.features import FEATURES, Compared, Floats, compare
 from pytrace.certify.claims.predicates import Statement, is_bare
 from pytrace.certify.claims.splitting import claim_places, subjects
+from pytrace.certify.claims.standalone import standalone
 from pytrace.certify.claims.text_tokens import TextTokens, key_of
 from pytrace.certify.claims.tokens import Token, tokens
 from pytrace.certify.claims.weights import ClaimWeights
 from pytrace.check_records import CheckedClaim, ClaimEvidence, ClaimLabel, OtherVerdict
-from pytrace.documents.phrases import is_pronoun
 from pytrace.reader.response_places import blanked
 from pytrace.records import Document
 
@@ -33,7 +32,6 @@ REFUSED: frozenset[Statement] = frozenset(("other roles", "not stated"))
 
 # What keeps log-odds finite.
 _LEAST = 1e-4
-_OPENING = re.compile(r"(?:[*_ \"'“]|(?:and|but|while|whereas)\s)*([A-Za-z]+)\b", re.IGNORECASE)
 
 
 class CheckedResponse(msgspec.Struct, frozen=True):
@@ -320,7 +318,7 @@ def judge_claims(
     """
     found = list(checked)
     rows = [row for row, claim in enumerate(checked) if claim.evidence]
-    named = [_named(blanked(checked[row].text), checked[row].subject) for row in rows]
+    named = [standalone(blanked(checked[row].text), checked[row].subject) for row in rows]
     # Most claims are checked against the same documents.
     lists = {id(given): given for given in documents} if model.around else {}
     known = {number: {document.id: document for document in given} for number, given in lists.items()}
@@ -384,19 +382,6 @@ def judge_responses(
     theirs = [mine for response, mine in zip(checked, documents, strict=True) for _ in response.claims]
     judged = iter(judge_claims(claims, model, theirs))
     return [CheckedResponse(each.text, tuple(next(judged) for _ in each.claims)) for each in checked]
-
-
-def _named(claim: str, subject: str) -> tuple[str, int]:
-    """Put the subject where a claim does not name it, in the place of a pronoun if there is one; and return by how much it is longer now."""
-    opening = _OPENING.match(claim)
-    if not subject or opening is None:
-        return claim, 0
-    word = opening[1]
-    owner = "'s" if word.lower() in {"his", "its", "their", "whose"} else ""
-    stands_for = bool(owner) or is_pronoun(word) or word.lower() in {"which", "who"}
-    end = opening.end() if stands_for else opening.start(1)
-    named = f"{claim[: opening.start(1)]}{subject}{owner}{'' if stands_for else ' '}{claim[end:]}"
-    return named, len(named) - len(claim)
 
 
 def evidence_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytrace.certify.claims.entailment import Judgements
+from pytrace.certify.claims.standalone import in_digits
 from pytrace.models.edge.edge_model import EdgeModel
 
 # The weight of its log-odds; those of the words have the rest. Training claims that it has not read prefer 0.6 to 0.8, responses in free
@@ -31,5 +32,5 @@ class EdgeEntailment:
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> Judgements:
         """Judge pairs of a claim and its evidence, in their order."""
-        claims, evidence = [claim for claim, _ in pairs], [text for _, text in pairs]
+        claims, evidence = [in_digits(claim) for claim, _ in pairs], [in_digits(text) for _, text in pairs]
         return Judgements(self._model.check(claims, evidence), share=_SHARE)

@@ -37,7 +37,7 @@ _LEAD = re.compile(
 )  # fmt: skip
 # A sentence that speaks to the reader, and of nothing else.
 _CHAT = re.compile(
-    r"(?:(?:that's\s+an?\s+|what\s+an?\s+)?(?:great|good|excellent|interesting|nice|fair)\s+question\b|(?:I\s+)?hope\s+(?:this|that)\s+help"
+    r"(?:(?:that's\s+an?\s+|what\s+an?\s+)?(?:great|good|excellent|interesting|nice|fair)\s+(?:question|one)\b|(?:I\s+)?hope\s+(?:this|that)\s+help"
     r"|(?:please\s+)?let\s+me\s+know\b|feel\s+free\b|(?:sure|certainly|of\s+course|happy\s+to\s+help|you're\s+welcome|thanks?(?:\s+you)?)\W*$"
     r"|step\s+\d+\W*$|(?:I'?m|I\s+am)\s+sorry\W*$|sorry\W*$|here(?:'s|\s+is|\s+are)\b[^.]*:\W*$|is\s+there\s+anything\s+else\b|if\s+you\s+(?:have|need|want|would)\b)",
     re.IGNORECASE,
@@ -51,8 +51,8 @@ _SILENT = re.compile(
     r"|\bthere\s+(?:is|are)\s*(?:no|n't\s+any)\s+(?:information|mention|statement|details?|records?|answer)\b"
     r"|\bI\s+(?:do\s*(?:not|n't)|can\s*(?:not|n't|'t)|could\s*(?:not|n't)|have\s+no)\b"
     r"|\bI(?:'m|\s+am)\s+(?:not\s+(?:sure|certain|able)|unable)\b"
-    rf"|\bnot\s+(?:stated|mentioned|specified|given|said|known|recorded|named|answered|covered)\s+(?:in|by)\s+{_GIVEN}"
-    r"|\bnot\s+(?:stated|mentioned|specified|known)\W*$"
+    rf"|(?:\bnot|n't)\s+(?:stated|mentioned|specified|given|said|known|recorded|named|answered|covered)\s+(?:in|by)\s+{_GIVEN}"
+    r"|(?:\bnot|n't)\s+(?:stated|mentioned|specified|given|known)\W*$"
     r"|^\W*(?:\w+\W+){0,3}(?:unknown|unclear|n/a|no\s+answer|not\s+enough\s+information|insufficient\s+information)\W*$",
     re.IGNORECASE,
 )  # fmt: skip
@@ -61,14 +61,16 @@ _SILENT = re.compile(
 def claim_places(response: str) -> list[Place]:
     """Return where the claims of a response stand, ``response[start:end]``, in their order.
 
-    What has no name, number or other content word claims nothing; nor does a sentence that greets, or says that the texts do not say.
+    What has no name, number or other content word claims nothing; nor does a sentence that greets, asks, or says that the texts do not say.
     """
     places: list[Place] = []
     response = blanked(response).replace("’", "'")
     for begin, stop in _lines(response):
         for start, end in _sentences(response, begin, stop):
-            if not _CHAT.match(response, start, end):
-                places += _clauses(response, *_without_leads(response, start, end))
+            first, last = _without_leads(response, start, end)
+            is_chat = any(_CHAT.match(response, begins, end) for begins in (start, first))
+            if not is_chat and not response[first:last].rstrip("*_ \"'”)").endswith("?"):
+                places += _clauses(response, first, last)
     return places
 
 

@@ -465,7 +465,9 @@ def _alike(answer: str, row: ReadingExample, rng: random.Random) -> str | None:
         match[0]
         for text in row.passages
         for match in shape.finditer(text)
-        if match[0] not in row.question and match[0] not in answer and answer not in match[0]
+        if match[0] not in row.question
+        and match[0] not in answer
+        and answer not in match[0]
         # "the president, Ann Hay": what stands next to the answer may be another name of it.
         and answer not in text[max(match.start() - _APART - len(answer), 0) : match.end() + len(answer) + _APART]
         # A capital at the beginning of a sentence does not make a name.
