@@ -103,7 +103,7 @@ class Engine:
         return self.known_abilities or MeasuredAbilities(self.llm, lambda: self.model, reader=self.reader_llm)
 
     def preload(self, *, language_model: bool = True) -> None:
-        """Load the encoder and the models that read answers in the background, while the caller reads documents.
+        """Load the encoder, and the language model that reads answers, in the background while the caller reads documents.
 
         A model that cannot be loaded is reported when it is first used.
         """
@@ -114,12 +114,7 @@ class Engine:
                 get()
 
         # No daemons: native code must not run on while the process takes itself apart.
-        needed: list[Callable[[], object]] = [lambda: self.encoder]
-        if language_model:
-            needed.append(lambda: reader.context_tokens)
-        if shipped_edge() is not None:
-            needed.append(lambda: self.edge_model().prepare())
-        for get in needed:
+        for get in (lambda: self.encoder, *((lambda: reader.context_tokens,) if language_model else ())):
             threading.Thread(target=load, args=(get,), name="loading models").start()
 
     @functools.cached_property

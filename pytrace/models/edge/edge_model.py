@@ -59,10 +59,6 @@ class EdgeModel:
         # Each is opened when it is first needed: most questions check nothing.
         self._sessions: dict[str, Any] = {}
 
-    def prepare(self) -> None:
-        """Load what reads answers, so that the first question need not wait for it."""
-        self._session(GRAPH)
-
     def _session(self, graph: str) -> Any:
         with self._opening:
             if graph not in self._sessions:
