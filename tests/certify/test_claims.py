@@ -488,6 +488,10 @@ def test_passages_of_one_document_are_no_other_documents():
     passages = [Document(f"book:{k}", "Book", (f"Skarra Light was built in {1912 + k}.",), "", origin) for k in (0, 1)]
     (claim,) = ClaimChecker().check_claims(["Skarra Light was built in 1912."], passages)
     assert (claim.label, claim.others) == ("supported", ())
+    more = [Document(f"book:{k}", "Book", (f"Skarra Light was built in {1912 + k}.",), "", origin) for k in range(6)]
+    others = [dated("c", "", "Skarra Light was built in 1920."), dated("d", "", "Skarra Light was built in 1921.")]
+    (claim,) = ClaimChecker().check_claims(["Skarra Light was built in 1912."], [*more, *others])
+    assert {one.evidence.document for one in claim.others} == {"c", "d"}
 
 
 def test_at_most_two_other_documents_are_compared():

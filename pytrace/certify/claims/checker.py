@@ -30,6 +30,8 @@ MIN_SUPPORTED = 0.8
 REFUSED: frozenset[Statement] = frozenset(("other roles", "not stated"))
 """What keeps a claim below `MIN_SUPPORTED`: its predicate is said of something else, or it has none. Other words for it do not."""
 
+# Documents besides those of the evidence that each claim is compared with.
+_OTHERS = 2
 # What keeps log-odds finite.
 _LEAST = 1e-4
 
@@ -188,7 +190,10 @@ class ClaimChecker:
         found = []
         for number, (claim, mine) in enumerate(zip(claims, chosen, strict=True)):
             own = {_whole(rows[row].document) for row in mine}
-            found += [(number, row) for row in text.elsewhere(claim, mine) if _whole(rows[row].document) not in own]
+            nearest: dict[str, int] = {}
+            for row in text.elsewhere(claim, mine):
+                nearest.setdefault(_whole(rows[row].document), row)
+            found += [(number, row) for whole, row in nearest.items() if whole not in own][:_OTHERS]
         others: list[tuple[OtherVerdict, ...]] = [()] * len(claims)
         if found:
             compared = [
@@ -287,6 +292,7 @@ def _with_repeated(claims: Sequence[CheckedClaim]) -> Iterator[CheckedClaim]:
                 supported=repeated.supported,
                 contradicted=repeated.contradicted,
                 evidence=repeated.evidence,
+                others=repeated.others,
                 reason=f"a supported claim says it: {repeated.text}",
             )
 

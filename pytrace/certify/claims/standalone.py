@@ -11,23 +11,10 @@ _OPENING = re.compile(r"(?:[*_ \"'“]|(?:and|but|while|whereas|so)\s)*(?=([A-Za
 _OWNERS = frozenset(("his", "her", "its", "their", "whose"))
 _PERSONS = frozenset(("he", "she", "it", "they"))
 _POINTERS = frozenset(("this", "that", "these", "those", "both"))
-_NO_VERBS = frozenset(
-    (
-        "a",
-        "an",
-        "the",
-        "my",
-        "our",
-        "your",
-        "always",
-        "nowadays",
-        "perhaps",
-        "sometimes",
-        *_OWNERS,
-        *_PERSONS,
-        *_POINTERS,
-    )
-)
+_NO_VERBS = (
+    frozenset(("a", "an", "the", "my", "our", "your", "always", "nowadays", "perhaps", "sometimes"))
+    | _OWNERS | _PERSONS | _POINTERS
+)  # fmt: skip
 _AUXILIARY = re.compile(r"(?:is|are|was|were|has|have|had|do|does|did|can|could|will|would|may|might|must|should)\b")
 _CLEFT = re.compile(r"it\s+(?:is|was)\s+([A-Z][^,.;]{0,80}?)\s+(?:who|that)\s+", re.IGNORECASE)
 _LATER = re.compile(r"(?:later|then|also|today|now|soon|still|since)\s+(?=(?:he|she|it|they)\s)", re.IGNORECASE)

@@ -20,7 +20,6 @@ _CANDIDATES = 10  # of which they are chosen
 _LOOKUPS = 128  # of words in a text; then all of its words are noted
 _LEAST_GAIN = 0.9  # of weight, for one more sentence
 _NEAR_GAIN = 1.0  # for a sentence of a document that the claims before spoke of
-_ELSEWHERE = 2  # documents that are asked besides those of the evidence
 _SHARE_ELSEWHERE = 0.5  # of the content of the best sentence
 _LANGUAGE_SENTENCES = 10  # first sentences of a document, which tell its language
 _PRONOUNS = frozenset(("he", "she", "it", "they", "his", "her", "its", "their"))
@@ -134,7 +133,7 @@ class TextTokens:
         return chosen
 
     def elsewhere(self, claim: Sequence[Token], chosen: Sequence[int]) -> list[int]:
-        """Return the nearest sentence of each of at most two documents that no chosen one is of, the best first.
+        """Return the nearest sentence of each document that no chosen one is of, the best first.
 
         It has all names of the claim that the first chosen one has, and half as much of the claim's content.
         """
@@ -153,7 +152,7 @@ class TextTokens:
             least = max(_SHARE_ELSEWHERE * float(weights @ of_first), nearest.get(document, (0.0, 0))[0])
             if document not in documents and score > least and all(np.array(of_row)[needed]):
                 nearest[document] = score, row
-        return [row for _, row in sorted(nearest.values(), key=lambda found: (-found[0], found[1]))[:_ELSEWHERE]]
+        return [row for _, row in sorted(nearest.values(), key=lambda found: (-found[0], found[1]))]
 
     def _shares(self, keys: Sequence[str | float], rows: Iterable[int]) -> dict[int, list[float]]:
         """Return how much of each word the rows have that have any, by row."""
