@@ -477,7 +477,7 @@ def test_documents_that_disagree_are_named_with_their_dates():
     assert later.label == "supported"
     (against,) = later.disagreeing
     assert (against.label, against.evidence.document, later.evidence[0].date) == ("contradicted", "a", "2021-04-02")
-    # The other documents that say the same are told, and are no disagreement.
+    # Another document that says the same is listed, and is no disagreement.
     assert [one.label for one in built.others] == ["supported"]
     assert unlike.label == "contradicted"
     assert built.disagreeing == unlike.disagreeing == ()

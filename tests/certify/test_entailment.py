@@ -361,6 +361,20 @@ def test_the_small_model_judges_other_documents_by_themselves():
     assert [one.label for one in tall.others] == ["supported"]
 
 
+def test_a_model_alone_disputes_nothing_that_words_do_not():
+    other = Document("b", "Lakes", ("Lake Volta lies in Ghana and has geese.",))
+    (words,) = ClaimChecker().check_claims(["Lake Volta lies in Ghana."], [LAKE, other])
+    (claim,) = ClaimChecker(entailment=Sure((0.01, 0.98, 0.01), 0.9)).check_claims(
+        ["Lake Volta lies in Ghana."], [LAKE, other]
+    )
+    assert [one.label for one in words.others] == ["supported"]
+    assert [one.label for one in claim.others] == ["not there"]
+    (alone,) = ClaimChecker(entailment=Sure((0.01, 0.98, 0.01), 1.0)).check_claims(
+        ["Lake Volta lies in Ghana."], [LAKE, other]
+    )
+    assert [one.label for one in alone.others] == ["contradicted"]
+
+
 def test_words_alone_check_where_that_is_asked_for_or_nothing_else_is_there(monkeypatch):
     engine = load()
     assert isinstance(open_checker(None, engine), EdgeEntailment)

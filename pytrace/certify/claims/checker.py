@@ -350,7 +350,10 @@ def judge_claims(
         others = []
         for place, other in enumerate(words.others, number + 1):
             yes, no = _together(judged.probabilities[place].tolist(), other, judged.share)
-            others.append(OtherVerdict(other.evidence, _label(yes, no), yes, no))
+            label_of_both = _label(yes, no)
+            # A false alarm costs more than a disagreement that is overlooked, so words and model must agree.
+            agreed = label_of_both if label_of_both == other.label or judged.share == 1 else "not there"
+            others.append(OtherVerdict(other.evidence, agreed, yes, no))
         found[row] = msgspec.structs.replace(
             words, label=label, supported=supported, contradicted=contradicted, missing=missing, reason=reason, others=tuple(others)
         )  # fmt: skip
