@@ -42,7 +42,7 @@ class Ask(Command):
         "Answer many questions in one batch: one per line, or JSON Lines with the field `question`.", metavar="FILE"
     )
     claim: bool = option("QUESTION is a claim: say whether it holds.")
-    docs: Path | None = option("Documents: a file or a folder.")
+    docs: tuple[Path, ...] = option("Documents: a file or a folder. May be repeated.")
     reading: ReadOptions = READING
     kg: Path | None = option("A knowledge graph made by 'pytrace kg build'.")
     method: MethodName | None = option(
@@ -85,7 +85,7 @@ class Ask(Command):
             raise InputError("there must be one QUESTION, or --questions FILE with several; give either")
         if self.question is not None and not self.question.strip():
             raise InputError("the question is empty; ask something")
-        if self.index is not None and self.docs is not None:
+        if self.index is not None and self.docs:
             raise InputError("--index has its documents already; leave out --docs, or index them: 'pytrace index add'")
         if self.facts is not None and not self.certify:
             raise InputError("--facts requires --certify; give both")
@@ -190,7 +190,7 @@ class Ask(Command):
 
     def _judged_by_texts(self) -> bool:
         """Whether a claim is judged by texts, and not by a language model."""
-        has_texts = self.docs is not None or self.index is not None or self.kg is not None
+        has_texts = bool(self.docs) or self.index is not None or self.kg is not None
         others = (self.method, self.knowledge.kb, self.sentence_index)
         return self.claim and has_texts and others == (None, None, None)
 
@@ -211,7 +211,7 @@ class Ask(Command):
             at_first()
             return corpus
         # An index of sentences that is there already needs no documents.
-        if self.docs is None and self.sentence_index is not None:
+        if not self.docs and self.sentence_index is not None:
             return Corpus(())
         report = ReadReport()
         read = Corpus(read_corpus(self.docs, self.kg, needed=method, report=report, at_first=at_first, **self.reading))

@@ -106,7 +106,7 @@ def _checked(
 
     checker = ClaimChecker(writer=writer)
     if docs:
-        documents = [document for path in docs for document in read_documents(path)]
+        documents = list(read_documents(docs))
         yield from ((each, documents) for each in checker.check_all([row.text for row in rows], documents))
         return
     if index is None:

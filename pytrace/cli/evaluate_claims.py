@@ -99,7 +99,7 @@ class EvalClaims(Command):
             )
         checker = ClaimChecker(writer=open_writer(self.atomic, self.models))
         if self.index is None:
-            documents = [document for path in self.docs for document in read_documents(path)]
+            documents = list(read_documents(self.docs))
             return judge(rows, checker, documents, entailment=entailment)
         with ExitStack() as stack:
             corpus = Corpus.open(self.index)

@@ -36,7 +36,7 @@ class Build(Command):
     changed corpus is followed: new and changed documents are extracted, deleted ones leave the graph.
     """
 
-    docs: Path = option("Documents: a file or a folder.")
+    docs: tuple[Path, ...] = option("Documents: a file or a folder. May be repeated.", required=True)
     reading: ReadOptions = READING
     skip_bad: bool = SKIP_BAD
     out: Path = option("Directory of the graph.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_corpus(
-    docs: Path | None,
+    docs: Sequence[Path],
     kg: Path | None,
     *,
     needed: MethodName,
@@ -35,7 +35,7 @@ def read_corpus(
     from pytrace.methods.catalog import METHODS
     from pytrace.triples.graph import TripleStore
 
-    if docs is not None:
+    if docs:
         documents: list[Document] = []
         for document in read_documents(docs, report=report, **options):
             if not documents:

@@ -362,6 +362,13 @@ def test_ask_uses_the_documents_nearest_to_the_question(docs: Path, run: Run) ->
     assert [source["title"] for source in json.loads(output)["evidence"]["sources"]] == ["Orrin Head"]
 
 
+def test_ask_reads_all_documents_that_are_named(docs: Path, run: Run, tmp_path: Path) -> None:
+    more = write_rows(tmp_path / "more.jsonl", [{"title": "Rain", "text": "Rain is wet."}, *ROWS])
+    asked = ("ask", QUESTION, "--docs", docs, "--docs", more, "--method", "rag", "--retrieve", 20, "--json")
+    titles = [source["title"] for source in json.loads(run(*asked)[1])["evidence"]["sources"]]
+    assert sorted(titles) == sorted(["Rain", *(row["title"] for row in ROWS)])
+
+
 def test_ask_reads_from_a_graph(docs: Path, run: Run, tmp_path: Path) -> None:
     some = write_rows(tmp_path / "some.jsonl", ROWS[1:])
     graph = tmp_path / "graph"

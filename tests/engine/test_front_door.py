@@ -83,7 +83,7 @@ def test_documents_are_chosen_by_what_they_say_of_themselves(tmp_path: Path) -> 
         for document in pytrace.Corpus.read(tmp_path):
             graph.add(document, sentence_units(document))
     asked = parse_method("trace")
-    chosen = read_corpus(None, tmp_path / "graph", needed=asked, where=("author!=venn",))
+    chosen = read_corpus((), tmp_path / "graph", needed=asked, where=("author!=venn",))
     assert [document.title for document in chosen] == ["Town b"], "a graph keeps what documents say of themselves"
 
 
@@ -135,11 +135,11 @@ def test_models_are_loaded_only_once_there_is_a_document(tmp_path: Path) -> None
     calls: list[int] = []
     asked = parse_method("rag")
     with pytest.raises(DataError, match="no such file"):
-        read_corpus(tmp_path / "missing", None, needed=asked, at_first=lambda: calls.append(1))
+        read_corpus([tmp_path / "missing"], None, needed=asked, at_first=lambda: calls.append(1))
     assert calls == []
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(f"Ada Foah {name} is a town.", encoding="utf-8")
-    assert len(read_corpus(tmp_path, None, needed=asked, at_first=lambda: calls.append(1))) == 2
+    assert len(read_corpus([tmp_path], None, needed=asked, at_first=lambda: calls.append(1))) == 2
     assert calls == [1]
 
 
