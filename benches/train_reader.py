@@ -12,6 +12,7 @@ they do not contradict stay those of the rules alone. Prints EM, F1 and calibrat
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections import Counter
@@ -52,6 +53,22 @@ SHARPNESS = 4  # a candidate is worth its F1 to this power: what is nearly right
 FOLDS = 3
 THRESHOLD_FOLDS = 5
 SMALLEST = 0.02  # a smaller weight is left out
+FAMILIES = {
+    "scores of the small model": r"edge",
+    "shape of the answer, by kind of question": r"\w+: (?!is code)",
+    "word before, word after": r"before |behind ",
+    "repeats the question": r"repeats |words of the question|a title, repeats",
+    "about what the question names": r"about a title",
+    "entries that name each other": r"linked |leads on",
+    "a title": r"a title",
+    "focus of the question": r"focus |title ",
+    "words of the question near it": r"near |rare ",
+    "order and chain of the search": r"chain |relevance|unranked",
+    "said again": r"again",
+    "which of two, by dates": r"the one of two",
+    "code": r"is code|holds code|an identifier|\w+: is code",
+}
+"""Features by what they look at, as regular expressions of the beginnings of their names."""
 
 
 class Row(NamedTuple):
@@ -281,6 +298,26 @@ def print_sets(sets: dict[str, list[Example]], edge: Remembered | None, weights:
         print(f"  from {least}: {100 * np.mean(np.array(own) >= least):.0f} % of right answers kept")
 
 
+def print_without(sets: dict[str, list[Example]], edge: Remembered | None, weights: SpanWeights) -> None:
+    """Print how many questions of each set are answered rightly where a family of features counts nothing."""
+    vocabulary: dict[str, int] = {}
+    rows = {name: rows_of(examples, edge, vocabulary, ()) for name, examples in sets.items()}
+    names = list(vocabulary)
+    print(f"| without | weights | {' | '.join(rows)} |\n|---|---|{'---|' * len(rows)}")
+    for family, pattern in {"nothing": "(?!)", **FAMILIES}.items():
+        gone = {name for name in weights.choice if re.match(pattern, name)}
+        kept = np.array([0.0 if name in gone else weights.choice.get(name, 0.0) for name in names])
+        shown = []
+        for mine in rows.values():
+            right = 0
+            for row in mine:
+                scores = np.add.reduceat(np.append(kept[row.names] * row.values, 0.0), row.starts)[:-1]
+                scores[np.diff(row.starts) == 0] = 0.0
+                right += exact_match(row.texts[int(np.argmax(scores))], row.example.answers) == 1
+            shown.append(f"{100 * right / max(len(mine), 1):.1f}")
+        print(f"| {family} | {len(gone)} | {' | '.join(shown)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -328,6 +365,7 @@ def main() -> None:
         rows_of_set = questions_of(given.data / "open" / name, 100)
         sets[f"{name} asked of {other}"] = list(searched(indexes[other], rows_of_set, engine, name, foreign=True))
     print_sets(sets, edge, weights)
+    print_without({name: sets[name] for name in OPEN}, edge, weights)
 
 
 if __name__ == "__main__":

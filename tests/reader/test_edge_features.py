@@ -22,7 +22,7 @@ LAKE = "[Lake Oster] Lake Oster covers 36 square kilometers. Its largest town is
 
 
 def features_of(read: EdgeReading, question: str = "Who founded Holm?") -> dict[str, dict[str, float]]:
-    facts = [EntryFacts(0, 1.0, "last", 0.2)]
+    facts = [EntryFacts(1.0, "last", 0.2)]
     return {one.text: one.features for one in with_edge(candidates(question, [LAKE], facts), read, [LAKE], facts)}
 
 
@@ -44,7 +44,7 @@ class TestFeatures:
         text = "which was founded by"
         assert text not in features_of(EdgeReading((), (0.9, 0.0, 0.0, 0.1)))
         found = features_of(EdgeReading((span(text, 2.0),), (0.9, 0.0, 0.0, 0.1)))
-        assert found[text]["edge only"] == found[text]["rank 0"] == 1.0
+        assert found[text]["edge only"] == found[text]["chain last"] == 1.0
 
     def test_a_span_over_two_sentences_is_no_candidate(self) -> None:
         over, within = "36 square kilometers. Its largest town", "Oster covers 36 square"

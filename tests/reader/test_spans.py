@@ -130,28 +130,28 @@ def test_texts_of_any_shape_are_read_in_bounded_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "kind", "head"),
+    ("question", "kind"),
     [
-        ("Who wrote Faust?", "person", ""),
-        ("Which film director was born in Rome?", "person", "direct"),
-        ("When did it open?", "date", ""),
-        ("In which city does she live?", "place", "city"),
-        ("What is the population of Bonn?", "number", "population"),
-        ("What nationality is the director of Sea Walls?", "origin", "nationality"),
-        ("Are both films French?", "yes-no", ""),
-        ("Was Ann Reed or Bo Ek born first?", "other", ""),
-        ("What is the date of birth of Bo Ek?", "date", "date"),
-        ("Is it so or not?", "yes-no", ""),
-        ("Bo Ek has a boat. Does Ann Reed also have one?", "yes-no", ""),
-        ("What type of boat does he own?", "sort", "boat"),
-        ("What genre is the album?", "sort", "genre"),
-        ("In what year did it open?", "year", "year"),
-        ("How many large rooms are there?", "number", "room"),
-        ("", "other", ""),
+        ("Who wrote Faust?", "person"),
+        ("Which film director was born in Rome?", "person"),
+        ("When did it open?", "date"),
+        ("In which city does she live?", "place"),
+        ("What is the population of Bonn?", "number"),
+        ("What nationality is the director of Sea Walls?", "origin"),
+        ("Are both films French?", "yes-no"),
+        ("Was Ann Reed or Bo Ek born first?", "other"),
+        ("What is the date of birth of Bo Ek?", "date"),
+        ("Is it so or not?", "yes-no"),
+        ("Bo Ek has a boat. Does Ann Reed also have one?", "yes-no"),
+        ("What type of boat does he own?", "sort"),
+        ("What genre is the album?", "sort"),
+        ("In what year did it open?", "year"),
+        ("How many large rooms are there?", "number"),
+        ("", "other"),
     ],
 )
-def test_what_a_question_asks_for(question: str, kind: str, head: str) -> None:
-    assert read_question(question)[:2] == (kind, head)
+def test_what_a_question_asks_for(question: str, kind: str) -> None:
+    assert read_question(question).kind == kind
 
 
 def test_words_of_a_family_have_one_stem() -> None:
@@ -222,21 +222,6 @@ def test_no_candidate_has_one_bracket_of_two() -> None:
     entry = "[Bo Ek] Bo (born Ek, 1844–1906) on April 3 left Lund (the city), Malmö), and (Ystad for the port (of Tema."
     for one in candidates("Where did Bo go?", [entry]):
         assert one.text.count("(") == one.text.count(")"), one.text
-
-
-@pytest.mark.parametrize(
-    ("question", "text", "place"),
-    [
-        ("When was Bo born?", "12 March 1899", "beginning of a life, asked for birth"),
-        ("When did Bo die?", "9 June 1980", "end of a life, asked for death"),
-        ("When did Bo marry?", "9 June 1980", "end of a life, asked for "),
-        ("When was Bo born?", "1925", ""),
-    ],
-)
-def test_the_dates_of_a_life_are_told_apart(question: str, text: str, place: str) -> None:
-    entry = "[Bo Ek] Bo Ek (12 March 1899, Lund – 9 June 1980) was a man. He left Lund (for Tema) in 1925 – as all did."
-    (found,) = [one for one in candidates(question, [entry]) if one.text == text]
-    assert [name for name in found.features if "of a life" in name] == [place] * bool(place)
 
 
 @pytest.mark.parametrize(

@@ -131,12 +131,6 @@ def _as_exact(first: Date, second: Date) -> tuple[Date, Date]:
     return (*first[:told], *(0,) * (3 - told)), (*second[:told], *(0,) * (3 - told))  # type: ignore[return-value]
 
 
-def life_event_asked(question: str) -> str:
-    """Return the life event that a question asks about: "birth", "death", or "" for neither."""
-    lower = question.lower()
-    return "death" if _DEATH.search(lower) else "birth" if _BIRTH.search(lower) else ""
-
-
 def life(text: str) -> tuple[Date | None, Date | None]:
     """Return the dates of a birth and a death, as the first sentence of a biography has them in brackets, or behind "born" and "died".
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections import Counter
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
 from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
-from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, life_event_asked, merge_articles, names_of
+from pytrace.reader.spans.comparison import Entry, earlier_or_later, merge_articles, names_of
 from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
 from pytrace.reader.spans.words import MONTHS, Word
@@ -20,19 +19,10 @@ from pytrace.reader.spans.yes_no import is_denied, yes_features
 Features = dict[str, float]
 
 _NEAR = 5  # words before and behind a span that are looked at
-_BEFORE, _BEHIND = 3, 6  # words around a span in which what it is may be told
-_FAR = 30
-_LAST = 4  # sentence of an entry; those behind it are like it
 _LEAST_RELEVANCE = 1e-3  # of the best, so that its logarithm stays finite
 _LITERALS = frozenset(("none", "null", "true", "false"))  # code, but not names
-_DATES = frozenset(("date", "day", "month", "year"))
-_DASHES = frozenset("–—-−")
-_MAX_BRACKET_WORDS = 12
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORIGIN = re.compile(r"[A-Z][a-z]+(?:an|ish|ese|ch|i|ek)")
-_EDGES_BEFORE = frozenset(("start", "article", "of", "preposition", "auxiliary", "and", "(", '"', ","))
-_EDGES_BEHIND = frozenset(("end", "preposition", "auxiliary", "verb", "and", "(", ")", '"', ",", "."))
-_TOLD = frozenset(("article", "auxiliary", "preposition", "of", "and"))
 
 
 class Scored(NamedTuple):
@@ -47,11 +37,10 @@ class Scored(NamedTuple):
 class EntryFacts(NamedTuple):
     """What a search says of an entry of the evidence.
 
-    `rank` counts from 0, `relevance` is the search's score divided by the best one's, `role` is the place in the likeliest chain ("last",
+    `relevance` is the search's score divided by the best one's, `role` is the place in the likeliest chain ("last",
     "in" it, or "out"), and `hops` how likely the question takes several passages.
     """
 
-    rank: int
     relevance: float
     role: str
     hops: float
@@ -60,7 +49,6 @@ class EntryFacts(NamedTuple):
     def features(self) -> Features:
         """The facts as features of every candidate in the entry."""
         return {
-            f"rank {min(self.rank, _LAST)}": 1.0,
             "relevance": math.log(max(self.relevance, _LEAST_RELEVANCE)),
             f"chain {self.role}": 1.0,
             f"chain {self.role}, hops": self.hops,
@@ -150,18 +138,7 @@ class _View:
         self._headed = {sentence.entry for sentence in sentences if sentence.heading}
         self._articles = [names for number, names in enumerate(self._titles) if number not in self._headed]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
-        self._texts = [f" {normalise_answer(text)} " for text in _texts(sentences)]
-        self._best_shared = [0] * len(entries)
-        for sentence, shared in zip(sentences, self._shared, strict=True):
-            if not sentence.is_title:
-                self._best_shared[sentence.entry] = max(self._best_shared[sentence.entry], sum(shared))
-        self._lives = {
-            name: life(" ".join(entry.sentences))[0] is not None
-            for entry, names in zip(entries, self._titles, strict=True)
-            for name in names
-        }
         self._linked, self._leads = _links(self._titles, sentences)
-        self._place = _places_within(sentences)
         counts = Counter(stem for sentence in sentences for stem in {word.stem for word in sentence.words})
         self._focus = FocusView(question, [sentence.words for sentence in sentences])
         self._below: dict[int, list[int]] = {}
@@ -179,8 +156,6 @@ class _View:
         chosen = earlier_or_later(question, compared)
         self._chosen = [] if chosen is None else names_of(compared[chosen].title)
         self._compared = chosen is not None
-        self._asked_life = life_event_asked(question)
-        self._lower = {word.text for sentence in sentences for word in sentence.words if word.text.islower()}
         self._counts = counts
 
     @property
@@ -198,29 +173,19 @@ class _View:
         shape = shape_of(inside)
         repeated = f" {form} " in self._question
         entry = sentence.entry
-        told = found[span.first - 1].text.lower() if span.first and found[span.first - 1].kind in _TOLD else before
         features: Features = {
-            f"words {min(len(inside), 7)}": 1,
-            f"shape {shape}": 1,
             f"{asked.kind}: {shape}": 1,
             f"before {before}": 1,
             f"behind {behind}": 1,
-            f"{asked.kind}: before {told}": 1,
-            f"bounded {before in _EDGES_BEFORE} {behind in _EDGES_BEHIND}": 1,
             f"repeats the question {repeated}, choice {asked.choice}": 1,
             f"about a title asked for {self._asked_about[entry]}, any {any(self._asked_about)}": 1,
             "words of the question": 0.0 if repeated else sum(shared[span.first : span.last]) / max(len(inside), 1),
             f"repeats in part {not repeated and 2 * sum(shared[span.first : span.last]) >= len(inside)}, {shape}": 1,
-            "entries with it": sum(f" {form} " in text for text in self._texts) / len(self._texts),
         }
-        features[f"asks for several {asked.several}, lists several {any(word.kind == 'and' for word in inside)}"] = 1
         features[f"linked {self._linked[entry]}, asked for {self._asked_about[entry]}"] = 1
         if any(form in names for names in self._articles):
             features["a title"] = 1
-            features[f"{asked.kind}: has a life {self._lives[form]}"] = 1
             features[f"a title, repeats the question {repeated}"] = 1
-        if len(inside) == 1 and inside[0].text[:1].isupper() and inside[0].text.lower() in self._lower:
-            features["also a common word"] = 1
         if self._compared and asked.choice:
             features["the one of two"] = form in self._chosen
         code = sum(word.kind == "code" or word.span > 0 for word in inside)
@@ -233,20 +198,11 @@ class _View:
             alone = len(inside) == len(found) == 1 and heading
             features["an identifier"] = alone or code == len(inside)
         if sentence.is_title:
-            features["at a title"] = 1
-            features[f"{asked.kind}: at a title"] = 1
-            features["sentence shares"] = math.log1p(self._best_shared[entry])
             if sentence.heading:
                 features["rare shares"] = max((self._rare[below] for below in self._below.get(entry, ())), default=0.0)
             features.update(self._focus.title_features(self._below.get(entry, ())))
             return features
-        if not span.first:
-            features[f"begins the sentence, {shape}"] = 1
-        if shape in _DATES and (side := _lifespan_side(found, span.first, span.last)):
-            features[f"{side} of a life, asked for {self._asked_life}"] = 1
-        features.update(self._focus.features(span.sentence, span.first, span.last, asked.kind))
-        features["sentence shares"] = math.log1p(sum(shared))
-        features[f"sentence {min(self._place[span.sentence], _LAST)}"] = 1
+        features.update(self._focus.features(span.sentence, span.first, span.last))
         features["rare shares"] = self._rare[span.sentence]
         features[f"leads on {self._leads[span.sentence]}, asked for {self._asked_about[entry]}"] = 1
         near = [
@@ -259,18 +215,6 @@ class _View:
         ]
         features["near shares"] = math.log1p(len(near))
         features["near rare shares"] = sum(1 / self._counts[stem] for stem in {found[place].stem for place in near})
-        distances = [
-            abs(place - span.first)
-            for place, is_shared in enumerate(shared)
-            if is_shared and not span.first <= place < span.last
-        ]
-        features["distance"] = math.log1p(min(distances, default=_FAR))
-        if asked.head:
-            heads = [word.stem == asked.head for word in found]
-            features["head before"] = any(heads[max(0, span.first - _BEFORE) : span.first])
-            features["head within"] = any(heads[span.first : span.last])
-            features["head behind"] = any(heads[span.last : span.last + _BEHIND])
-            features["head in the sentence"] = any(heads)
         return features
 
 
@@ -285,16 +229,6 @@ def _titled(sentences: Sequence[Sentence]) -> list[Entry]:
             Entry(sentence.text, said) if sentence.is_title and not title else Entry(title, [*said, sentence.text])
         )
     return entries
-
-
-def _texts(sentences: Sequence[Sentence]) -> list[str]:
-    """Return what each entry says, its title and headings included."""
-    texts: dict[int, list[str]] = {
-        number: [] for number in range(max((each.entry for each in sentences), default=-1) + 1)
-    }
-    for sentence in sentences:
-        texts[sentence.entry].append(sentence.text)
-    return [" ".join(said) for said in texts.values()]
 
 
 def _links(titles: Sequence[Sequence[str]], sentences: Sequence[Sentence]) -> tuple[list[bool], list[bool]]:
@@ -313,33 +247,6 @@ def _links(titles: Sequence[Sequence[str]], sentences: Sequence[Sentence]) -> tu
             for number in named:
                 linked[number] = True
     return linked, leads
-
-
-def _places_within(sentences: Sequence[Sentence]) -> list[int]:
-    """Return the number of each sentence within its entry; titles do not count."""
-    counts: Counter[int] = Counter()
-    places = []
-    for sentence in sentences:
-        places.append(counts[sentence.entry])
-        counts[sentence.entry] += not sentence.is_title
-    return places
-
-
-def _lifespan_side(found: Sequence[Word], first: int, last: int) -> str:
-    """Return the side of the dash in brackets that a span is on, such as "beginning" for 1851 in "(1851–1926)"; "" if there is no dash."""
-    behind_a_dash, depth = False, 0
-    for place in range(first - 1, max(first - _MAX_BRACKET_WORDS, 0) - 1, -1):
-        text = found[place].text
-        behind_a_dash |= text in _DASHES and not depth
-        depth += (text == ")") - (text == "(")
-        if depth < 0:
-            break
-    if depth >= 0:
-        return ""
-    if behind_a_dash:
-        return "end"
-    inside = itertools.takewhile(lambda word: word.text != ")", found[last : last + _MAX_BRACKET_WORDS])
-    return "beginning" if any(word.text in _DASHES for word in inside) else ""
 
 
 def _edge(word: Word) -> str:

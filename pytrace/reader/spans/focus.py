@@ -13,7 +13,6 @@ from pytrace.reader.spans.words import Word, words
 
 _RELATIVE = frozenset(("that", "which", "who", "whom", "whose", "where", "when"))
 _CONTENT = frozenset(("word", "verb", "number"))
-_FUNCTION = frozenset(("article", "auxiliary", "preposition", "of", "and", "pronoun", "mark"))
 # Not said near an answer, though a question has them.
 _ASKING = frozenset(
     [
@@ -44,8 +43,7 @@ _ASKING = frozenset(
         "were",
     ]
 )
-# Words between a focus word and a span that are looked at, and from which two are far from each other.
-_BETWEEN, _FAR = 3, 30
+_FAR = 30  # words between a focus word and a span where there is none
 # Words of a sentence that say what its entry's title does or is.
 _BEGINNING = 8
 
@@ -89,31 +87,19 @@ class FocusView:
             len({sentence[place].stem for place in places}) / max(len(self._focus), 1)
             for sentence, places in zip(sentences, self._places, strict=True)
         ]
-        self._sentences = sentences
 
-    def features(self, number: int, first: int, last: int, kind: str) -> dict[str, float]:
+    def features(self, number: int, first: int, last: int) -> dict[str, float]:
         """Return how the focus is said around the words `first` up to before `last` of a sentence."""
-        sentence, places = self._sentences[number], self._places[number]
+        places = self._places[number]
         features = {"focus share": self._shares[number]}
-        ending = sentence[last - 1].text.lower()
-        features[f"{kind}: ends {ending}"] = 1.0
-        if first:
-            features[f"{kind}: after {sentence[first - 1].text.lower()}"] = 1.0
         outside = [place for place in places if not first <= place < last]
         if len(outside) < len(places):
             features["focus within"] = 1.0
         if not outside:
             features["focus distance"] = math.log1p(_FAR)
             return features
-        nearest = min(outside, key=lambda place: first - place if place < first else place - last + 1)
-        before = nearest < first
-        between = sentence[nearest + 1 : first] if before else sentence[last:nearest]
-        features["focus distance"] = math.log1p(len(between))
-        if len(between) <= _BETWEEN:
-            side = "before" if before else "behind"
-            said = " ".join(word.text.lower() if word.kind in _FUNCTION else word.kind for word in between)
-            features[f"focus {side}: {said}"] = 1.0
-            features[f"{kind}: focus {side}: {said}"] = 1.0
+        between = (first - place - 1 if place < first else place - last for place in outside)
+        features["focus distance"] = math.log1p(min(between))
         return features
 
     def title_features(self, numbers: Sequence[int]) -> dict[str, float]:

@@ -39,26 +39,19 @@ _IDENTIFIERS = frozenset(LISTS.identifiers.split())
 _NAMED = re.compile(r"(?:'s|\s+(?:is|are|was))?(?:\s+(?:the|a|an))?(?:\s+names? of (?:the|a|an))?\s+")
 _MAX_MODIFIERS = 2  # words before the noun: "which environment variable"
 _DATED = re.compile(r"\bdate of\b|\bbirthday\b")
-_SEVERAL = re.compile(
-    r"\b(?:who|what|which)(?: of the [\w\s]{1,40}?)? (?:are|were)\b|\b(?:which|what|whose) (?:two|three|four|five|six|seven|\d)\b|"
-    r"\b(?:name|list) (?:all|both|every|the|two|three|four|five|\d)\b|\bnames of\b"
-)
 _CHOICE = re.compile(r"\bor\b(?! not\b)")
 _ENDS = ("auxiliary", "preposition", "pronoun", "mark")
 
 
 class Asked(NamedTuple):
-    """What a question asks for: the kind, the stem of the noun behind "which" ("" if none), and its content.
+    """What a question asks for: the kind, and the stems of its content.
 
-    `choice`: it offers a choice; `several`: it asks for more than one; `identifier`: it asks for a name in software, such as a package,
-    a class or an option.
+    `choice`: it offers a choice; `identifier`: it asks for a name in software, such as a package, a class or an option.
     """
 
     kind: AnswerKind
-    head: str
     choice: bool
     stems: frozenset[str]
-    several: bool = False
     identifier: bool = False
 
 
@@ -68,10 +61,10 @@ def read_question(question: str) -> Asked:
     Examples
     --------
     >>> for question in ("Which city is larger, Bonn or Jena?", "When was he born?", "Are both films French?"):
-    ...     print(*read_question(question)[:3])
-    place city True
-    date  False
-    yes-no  False
+    ...     print(*read_question(question)[:2])
+    place True
+    date False
+    yes-no False
     """
     found = words(question)
     stems = content_stems(found)
@@ -79,27 +72,21 @@ def read_question(question: str) -> Asked:
     choice = _CHOICE.search(lower) is not None
     asking = _ASKING.search(lower)
     if not choice and any(word.kind == "auxiliary" for word in _openings(found)):
-        return Asked("yes-no", "", choice, stems)
+        return Asked("yes-no", choice, stems)
     head = ""
     if asking is not None and asking[1] in ("which", "what", "how many", "how much"):
-        behind = [word for word in found if word.start >= asking.end()]
-        head = _head(behind)
+        head = _head([word for word in found if word.start >= asking.end()])
     kind = _BY_WORD.get(asking[1], "other") if asking is not None else "other"
     if kind == "other":
         kind = _BY_HEAD.get(head.lower(), "other")
     if head.lower() in _SORTS:
         kind = "sort"
-        behind = behind[1 + [word.text for word in behind].index(head) :]
-        if behind and behind[0].kind == "of":  # "what type of boat"
-            head = _head(behind)
     if _DATED.search(lower):
         kind = "date"
     identifier = _identifier(lower, asking) if asking is not None else ""
     if identifier:
         stems -= {stem(identifier)}  # the text about a package need not use the word "package"
-    return Asked(
-        kind, stem(identifier or head), choice, stems, _SEVERAL.search(lower) is not None, identifier=bool(identifier)
-    )
+    return Asked(kind, choice, stems, identifier=bool(identifier))
 
 
 def _identifier(question: str, asking: re.Match[str]) -> str:

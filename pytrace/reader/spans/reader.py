@@ -143,8 +143,8 @@ def entry_facts(evidence: Evidence) -> list[EntryFacts]:
     chain = [unit.document_id for unit in evidence.chains[0].units] if evidence.chains else []
     best = max(evidence.relevance)
     return [
-        EntryFacts(rank, relevance / best if best else 0.0, _role(name, chain), evidence.signals.get("hops", 0.0))
-        for rank, (name, relevance) in enumerate(zip(evidence.document_ids, evidence.relevance, strict=True))
+        EntryFacts(relevance / best if best else 0.0, _role(name, chain), evidence.signals.get("hops", 0.0))
+        for name, relevance in zip(evidence.document_ids, evidence.relevance, strict=True)
     ]
 
 
