@@ -99,7 +99,7 @@ class EvalClaims(Command):
             )
         checker = ClaimChecker(writer=open_writer(self.atomic, self.models))
         if self.index is None:
-            documents = list(read_documents(self.docs))
+            documents = list(read_documents(self.docs)) if self.docs else []
             return judge(rows, checker, documents, entailment=entailment)
         with ExitStack() as stack:
             corpus = Corpus.open(self.index)
