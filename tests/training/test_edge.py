@@ -234,6 +234,21 @@ class TestExamples:
             assert bool(drawn.spans) == there
             assert all(drawn.passages[span.passage][span.start : span.end] == "Quill" for span in drawn.spans)
 
+    def test_passages_of_the_question_support_its_answer_and_distractors_do_not(self) -> None:
+        asked = questions()[0]
+        near = Distractors(PAGES, {key_of(asked.question): np.arange(1, 6, dtype=np.int32)})
+        several = 0
+        for seed in range(100):
+            drawn = draw(asked, near, random.Random(seed))
+            if not drawn.supports:  # nothing to tell apart
+                assert drawn.passages == asked.passages
+                continue
+            several += 1
+            assert drawn.supports == tuple((n, text in asked.passages) for n, text in enumerate(drawn.passages))
+            unanswered = draw(asked._replace(kind="none", spans=()), near, random.Random(seed))
+            assert not any(right for _, right in unanswered.supports)
+        assert several > 30
+
 
 FILMS = [
     f"[Film {letter}] Film {letter} is a {year} {land} drama film directed by {name}."
@@ -566,6 +581,24 @@ class TestTraining:
         assert right >= 10
         assert all(KINDS[int(np.argmax(reading.kinds))] == "span" for reading in readings)
 
+    def test_which_passages_support_the_answer_is_learned_at_their_separators(
+        self, base: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        network, work = task(base)
+        drawn = next(one for seed in range(50) if len((one := draw(questions()[0], work.distractors, random.Random(seed))).supports) > 1)  # fmt: skip
+        window, spans = work._packed(drawn)
+
+        def loss(sign: float) -> float:
+            links = torch.zeros(1, len(window.ids), 2)
+            for passage, right in drawn.supports:
+                links[0, window.separators()[passage], 0] = sign if right else -sign
+            zeros = torch.zeros(1, len(window.ids))
+            read = (zeros, zeros, torch.zeros(1, len(window.ids), 2 * PAIR_WIDTH), torch.zeros(1, len(KINDS)), links)
+            monkeypatch.setattr(network, "read", lambda **_: read)
+            return float(work._loss([drawn], [(window, spans)]))
+
+        assert loss(9.0) < loss(0.0) < loss(-9.0)
+
     def test_a_killed_training_continues_to_the_bit(self, base: Path, tmp_path: Path) -> None:
         settings = EdgeSettings(batch=512, checkpoint_steps=7, judge_steps=10)
         network, work = task(base, settings)
@@ -593,7 +626,7 @@ class TestTraining:
             changed = {name.split(".")[0] for name, weight in before.items() if not torch.equal(weight, after[name])}
             heads = {name.split(".")[1] for name, weight in before.items() if name.startswith("heads") and not torch.equal(weight, after[name])}  # fmt: skip
             assert changed == {"checker" if claims else "trunk", "heads"}
-            assert heads == ({"check"} if claims else {"read", "pair", "kind"})
+            assert heads == ({"check"} if claims else {"read", "pair", "kind", "link"})
 
     def test_word_embeddings_and_frozen_layers_stay(self, base: Path) -> None:
         network = edge_network(base, seed=0, frozen_layers=1)
@@ -633,6 +666,9 @@ class TestReading:
             kinds[:, 0] = 9 - kinds[:, 3]
             return outputs(score, score, kinds)
 
+        windows = packer.windows("Where?", [PAGES[1], long])
+        assert len(windows) > 2
+        assert all(one.ids[place] == one.ids[-1] for one in windows for place in one.separators().values())
         readings = read(run, packer, ["Where?", "Where?"], [[PAGES[1], long], []])
         best = readings[0].spans[0]
         assert (best.text, best.passage) == ("Quill", 1)

@@ -42,6 +42,10 @@ class PackedInput(NamedTuple):
     passages: NDArray[np.int32]
     offsets: NDArray[np.int32]
 
+    def separators(self) -> dict[int, int]:
+        """Return the place of the separator after each passage, after its last part if there are several."""
+        return {passage: place + 1 for place, passage in enumerate(self.passages.tolist()) if passage >= 0}
+
 
 class Packer:
     """Tokenizes texts and packs them; tokens of recent texts are kept. Threads may share one."""

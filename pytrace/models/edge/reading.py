@@ -23,7 +23,8 @@ PAIR_WIDTH = 64
 
 READ_OUTPUTS = ("start", "end", "pair", "kind")
 """What the network gives for reading: start and end [batch, tokens]; pair [batch, tokens, 2 * PAIR_WIDTH], a vector of each token as a start
-and one as an end; answer kinds [batch, 4]. Others are "check", the labels of claims [batch, 3], and "link" [batch, 2]: goes on, is enough."""
+and one as an end; answer kinds [batch, 4]. Others are "check", the labels of claims [batch, 3], and "link" [batch, tokens, 2]: at a separator,
+whether the passage before it supports the answer, and at the first token, whether the passages are enough."""
 
 Logits = tuple[NDArray[np.float32], ...]
 
@@ -131,9 +132,13 @@ def link(
         packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
         for question, found, candidate in zip(questions, so_far, candidates, strict=True)
     ]
-    found = _run_all(run, "link", packer, windows, batch)
+    outputs = _run_all(run, "link", packer, windows, batch)
     logits = np.array(
-        [output[int(candidate is None)] for output, candidate in zip(found, candidates, strict=True)], np.float32
+        [
+            output[0, 1] if candidate is None else output[window.separators()[0], 0]
+            for output, window, candidate in zip(outputs, windows, candidates, strict=True)
+        ],
+        np.float32,
     )
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 

@@ -17,6 +17,7 @@ _DATE = re.compile(
 )
 _EARLIEST = re.compile(r"\b(?:first|earlier|earliest|older|oldest|before)\b")
 _LATEST = re.compile(r"\b(?:later|latest|last|younger|youngest|newer|newest|more recent|more recently)\b")
+_COMPARES = re.compile(r"\b(?:or|both|same)\b")
 _LONGER = re.compile(r"\blived longer\b")
 _DEATH = re.compile(r"\b(?:died|dead|death|die)\b")
 _BIRTH = re.compile(r"\b(?:born|birth|birthday|older|oldest|younger|youngest)\b")
@@ -78,6 +79,11 @@ def earlier_or_later(question: str, entries: Sequence[Entry]) -> int | None:
         return None
     is_first = first > second if longer or latest else first < second
     return named[0] if is_first else named[1]
+
+
+def compares(question: str) -> bool:
+    """Return whether a question seems to compare two: "A or B", "both", "the same"."""
+    return _COMPARES.search(question.lower()) is not None
 
 
 def names_of(title: str) -> list[str]:

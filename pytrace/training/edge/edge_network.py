@@ -15,7 +15,7 @@ WEIGHTS = "model.safetensors"
 _HEADS, _TRUNK, _CHECKER = "heads.", "trunk.", "checker."
 _SHARED = "checker.embeddings.word_embeddings.weight"
 HEADS = {"read": 2, "pair": 2 * PAIR_WIDTH, "kind": len(KINDS), "check": len(LABELS), "link": 2}
-"""The heads, and how many numbers each gives: start, end and their pairing for every token, the others for the first token."""
+"""The heads, and how many numbers each gives: start, end, their pairing and links for every token, the others for the first token."""
 
 
 def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
@@ -75,10 +75,10 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
             return *self.read(**inputs), self.check(**inputs)
 
         def read(self, **inputs: Any) -> tuple[Any, ...]:
-            """Return start and end logits [batch, tokens], what pairs them, and logits of kinds and links [batch, n]."""
+            """Return start and end logits [batch, tokens], what pairs them, logits of kinds [batch, 4], and of links [batch, tokens, 2]."""
             hidden = self.trunk(**inputs).last_hidden_state
-            read, pair, first = self.heads["read"](hidden), self.heads["pair"](hidden), hidden[:, 0]
-            return read[..., 0], read[..., 1], pair, self.heads["kind"](first), self.heads["link"](first)
+            read, pair = self.heads["read"](hidden), self.heads["pair"](hidden)
+            return read[..., 0], read[..., 1], pair, self.heads["kind"](hidden[:, 0]), self.heads["link"](hidden)
 
         def check(self, **inputs: Any) -> Any:
             """Return logits of labels [batch, 3]."""

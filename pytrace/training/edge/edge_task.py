@@ -23,6 +23,7 @@ _LATER_DISTRACTORS = (0.25, 0.3, 0.25, 0.2)
 _SORTED_BATCHES = 16  # batches whose examples are sorted by length together
 _CHARACTERS_PER_TOKEN = 4.2
 _KIND_WEIGHT = 0.5
+_SUPPORT_WEIGHT = 0.5
 # Share of the claims that are read among other sentences of their page, and how many those are at most.
 _WITH_OTHERS = 0.5
 _MOST_OTHERS = 4
@@ -37,6 +38,8 @@ class Drawn(NamedTuple):
     passages: tuple[str, ...]
     spans: tuple[Span, ...]
     kind: str
+    # Passages of which it is known whether the answer needs them.
+    supports: tuple[tuple[int, bool], ...] = ()
 
 
 class EdgeTask:
@@ -155,13 +158,28 @@ class EdgeTask:
         starts, ends, pairs, kinds, links = self.network.read(**inputs)
         if isinstance(batch[0].example, LinkingExample):
             steps = [one.example for one in batch if isinstance(one.example, LinkingExample)]
-            heads = torch.tensor([step.candidate is None for step in steps], dtype=torch.long, device=device)
             right = torch.tensor([step.right for step in steps], dtype=torch.float32, device=device)
-            chosen = links.gather(1, heads[:, None])[:, 0]
+            places = [
+                (0, 1) if step.candidate is None else (one.separators()[0], 0)
+                for step, (one, _) in zip(steps, packed, strict=True)
+            ]
+            chosen = torch.stack([links[row, place, head] for row, (place, head) in enumerate(places)])
             return torch.nn.functional.binary_cross_entropy_with_logits(chosen, right)
         target = torch.tensor([KINDS.index(one.kind) for one in batch], device=device)
         kind_loss = torch.nn.functional.cross_entropy(kinds, target)
-        return _span_loss(torch, packed, starts, ends, pairs) + _KIND_WEIGHT * kind_loss
+        loss = _span_loss(torch, packed, starts, ends, pairs) + _KIND_WEIGHT * kind_loss
+        known = [
+            (row, place, right)
+            for row, (one, (window, _)) in enumerate(zip(batch, packed, strict=True))
+            for separators in [window.separators()]
+            for passage, right in one.supports
+            if (place := separators.get(passage)) is not None
+        ]
+        if not known:
+            return loss
+        rows, places, labels = (torch.tensor(part, device=device) for part in zip(*known, strict=True))
+        supports = torch.nn.functional.binary_cross_entropy_with_logits(links[rows, places, 0], labels.float())
+        return loss + _SUPPORT_WEIGHT * supports
 
 
 def _span_loss(
@@ -220,7 +238,9 @@ def draw(
     rng.shuffle(texts)
     new = {index: number for number, (_, index) in enumerate(texts) if index >= 0}
     spans = tuple(Span(new[span.passage], span.start, span.end) for span in example.spans) if kind == "span" else ()
-    return Drawn(example, tuple(text for text, _ in texts), spans, kind)
+    # Of a question that its own passages do not answer, none supports an answer.
+    supports = [(number, index >= 0 and example.kind != "none") for number, (_, index) in enumerate(texts)]
+    return Drawn(example, tuple(text for text, _ in texts), spans, kind, tuple(supports) if others else ())
 
 
 def _asked(example: Example) -> str:
