@@ -1,7 +1,7 @@
 """The default method: search across hops, read the passages that together answer the question, answer with a span of them.
 
 It is not from a paper. The search finds chains of one to four passages (docs/corpus.md). The likeliest passages are read whole, each
-under its heading path: the first two, where the third is much less likely, and else a few more.
+under its heading path: the first two if the third is much less likely, otherwise up to five.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ from pytrace.retrieval.searching import Found, HopSearcher
 
 # Chains that the result shows.
 _CHAINS = 3
-# Two passages are read where the third is less likely than this share of the second, and not where two are compared by way of others
-# ("Which film has the director born first, A or B?"), which takes four. On 434 training questions that reads 52.8 / 59.9 (EM / F1), and
-# reading five always 53.2 / 60.1.
-_LESS_LIKELY = 0.1
+# Two passages are read if the third is less likely than this share of the second. Comparisons by way of others ("Which film has the director
+# born first, A or B?") take four passages. docs/measurements.md has the figures for other shares.
+_THIRD_SHARE = 0.1
 
 
 class HopsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of `Hops`."""
 
-    # Maximum number of passages that are read; two where the third is much less likely.
+    # Maximum number of passages to read; two are read if the third is much less likely.
     passages: Positive = 5
 
 
@@ -85,7 +84,7 @@ class Hops(Method):
             key = _content_key(passage)
             if key in read:
                 continue
-            if len(read) == self.settings.passages or (len(read) == 2 and not several and score < _LESS_LIKELY * last):
+            if len(read) == self.settings.passages or (len(read) == 2 and not several and score < _THIRD_SHARE * last):
                 break
             read[key] = (passage, score)
             last = score
