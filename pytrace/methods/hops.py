@@ -33,13 +33,15 @@ _CHAINS = 3
 # Two passages are read if the third is less likely than this share of the second. Comparisons by way of others ("Which film has the director
 # born first, A or B?") take four passages. docs/measurements.md has the figures for other shares.
 _THIRD_SHARE = 0.1
+# Maximum number of passages to read otherwise.
+_PASSAGES = 5
 
 
 class HopsSettings(ReaderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of `Hops`."""
 
-    # Maximum number of passages to read; two are read if the third is much less likely.
-    passages: Positive = 5
+    # Number of passages to read. None: two if the third is much less likely, otherwise five.
+    passages: Positive | None = None
 
 
 class Hops(Method):
@@ -77,14 +79,15 @@ class Hops(Method):
     def _read_passages(self, question: str, found: Found) -> dict[tuple[str, str], tuple[Document, float]]:
         """Return the passages to read with their scores, likeliest first. The key is the content, so duplicates are read once."""
         ranking = found.ranking
-        several = compares(question) and role_of(question) is not None
+        most = self.settings.passages or _PASSAGES
+        may_stop = self.settings.passages is None and not (compares(question) and role_of(question))
         read: dict[tuple[str, str], tuple[Document, float]] = {}
         last = 0.0
         for passage, score in zip(found.of(ranking.rows), ranking.scores, strict=True):
             key = _content_key(passage)
             if key in read:
                 continue
-            if len(read) == self.settings.passages or (len(read) == 2 and not several and score < _THIRD_SHARE * last):
+            if len(read) == most or (may_stop and len(read) == 2 and score < _THIRD_SHARE * last):
                 break
             read[key] = (passage, score)
             last = score

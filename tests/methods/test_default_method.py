@@ -9,7 +9,9 @@ from pytrace.retrieval.hops.search import PassageRanking
 from pytrace.retrieval.searching import Found
 
 
-def read(*scores: float, question: str = "Where is Holm?", same: tuple[int, ...] = (), most: int = 5) -> list[str]:
+def read(
+    *scores: float, question: str = "Where is Holm?", same: tuple[int, ...] = (), most: int | None = None
+) -> list[str]:
     """Return the ids, by their places, of the passages that are read; those of `same` have one text."""
     rows = tuple(range(len(scores)))
     documents = {
@@ -33,6 +35,11 @@ def test_two_passages_are_read_where_the_third_is_much_less_likely() -> None:
     assert read(0.9, 0.05, 0.03, 0.02) == ["0", "1", "2", "3"]
     assert read(0.5, 0.3, 0.1, 0.1, most=1) == ["0"]
     assert read(0.5) == ["0"]
+
+
+def test_as_many_passages_are_read_as_are_set() -> None:
+    assert read(0.5, 0.4, 0.03, 0.03, 0.02, 0.02, most=4) == ["0", "1", "2", "3"]
+    assert read(0.5, 0.4, 0.03, 0.03, 0.02, 0.02, most=9) == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_what_compares_two_by_way_of_others_is_read_with_all_passages() -> None:
