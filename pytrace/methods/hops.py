@@ -30,8 +30,8 @@ from pytrace.retrieval.searching import Found, HopSearcher
 
 # Chains that the result shows.
 _CHAINS = 3
-# Two passages are read if the third is less likely than this share of the second. Comparisons by way of others ("Which film has the director
-# born first, A or B?") take four passages. docs/measurements.md has the figures for other shares.
+# Two passages are read if the third is less likely than this share of the second. Comparisons through a third party ("Which film's director
+# was born first, A or B?") take four passages. docs/measurements.md has the figures for other shares.
 _THIRD_SHARE = 0.1
 # Maximum number of passages to read otherwise.
 _PASSAGES = 5

@@ -248,7 +248,7 @@ def _named(feature: Feature) -> str:
 register(
     MethodRow(
         "scope-coe",
-        "the question's features → which snippet holds which → the few that hold all → answer from those",
+        "list what the question needs → check which snippets cover each need → answer from the fewest snippets that cover all",
         ScopeCoe,
         ScopeSettings(),
         # A model that does not choose by letters judges by yes and no hardly better than chance. A small one copies what a
