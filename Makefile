@@ -104,7 +104,8 @@ cuda-check:
 	$(BIN)/python -m pytest tests/kernels/test_cuda_machine_code.py
 	@$(BIN)/python tools/native_checks.py passed cuda
 
-# The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host.
+# The CUDA module for the emulated card of the tests: the kernels' own sources, compiled for the host. With -O1: a third less time to
+# compile than with -O3, and the tests take a tenth longer.
 emulation: build/emulation/.ready
 
 build/emulation/.ready: SANITIZE :=
@@ -113,7 +114,7 @@ build/emulation-races/.ready: SANITIZE := thread
 build/emulation/.ready build/emulation-sanitize/.ready build/emulation-races/.ready: \
   $(VENV)/.ready-test CMakeLists.txt $(wildcard cmake/*) $(CUDA_FILES) $(EMULATION_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B $(@D) -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release \
-	  -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
+	  -DCMAKE_CXX_FLAGS_RELEASE='-O1 -DNDEBUG' -DPYTRACE_WERROR=ON -DPYTRACE_CUDA_EMULATION=ON -DPYTRACE_DRIVERS=ON -DPYTRACE_SANITIZE=$(SANITIZE) \
 	  -Dpybind11_DIR="$$($(BIN)/python -m pybind11 --cmakedir)"
 	$(BIN)/ninja -C $(@D) _cuda faults cuda_merge cuda_product
 	@touch $@
