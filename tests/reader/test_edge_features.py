@@ -111,8 +111,9 @@ class TestReader:
     def test_missing_or_broken_weights_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match="install the small model again"):
             edge_weights(tmp_path)
-        (tmp_path / BESIDE_EDGE).write_bytes(msgspec.json.encode({"choice": {"edge": "much"}}))
-        with pytest.raises(ModelFileError, match=BESIDE_EDGE):
-            edge_weights(tmp_path)
+        for broken in (msgspec.json.encode({"choice": {"edge": "much"}}), b'{"choice": {"\xff": 1.0}}'):
+            (tmp_path / BESIDE_EDGE).write_bytes(broken)
+            with pytest.raises(ModelFileError, match=BESIDE_EDGE):
+                edge_weights(tmp_path)
         (tmp_path / BESIDE_EDGE).write_bytes(msgspec.json.encode(SpanWeights({"edge": 1.0}, {})))
         assert edge_weights(tmp_path).score({"edge": 2.0}) == 2.0

@@ -272,6 +272,11 @@ def test_dates_are_compared_as_exactly_as_both_are_told() -> None:
             [Entry("Danish Pastry", ["Danish Pastry is for us."]), Entry("Irish Stew", ["It is a French dish."])],
             {"yes": 1.0},
         ),
+        (  # letters that ignoring case takes for an "i"
+            "Are Ann Reed and Bo Ek from the same country?",
+            [Entry("Ann Reed", ["Ann Reed was an Italıan director."]), Entry("Bo Ek", ["Bo Ek was born in İran."])],
+            {"yes": 1.0},
+        ),
         (
             "Are Ann Reed and Bo Ek both directors?",
             [Entry("Ann Reed", ["Ann Reed was a director."]), Entry("Bo Ek", ["Bo Ek sold boats."])],

@@ -63,7 +63,7 @@ def edge_weights(directory: Path) -> SpanWeights:
     path = directory / BESIDE_EDGE
     try:
         return msgspec.json.decode(path.read_bytes(), type=SpanWeights)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:  # msgspec raises UnicodeDecodeError, too
         raise ModelFileError(f"{path} cannot be read ({error}); install the small model again") from None
 
 

@@ -86,7 +86,8 @@ def _countries(entry: Entry) -> list[str]:
     title = normalise_answer(entry.title)
     told = " ".join(entry.sentences[:_FIRST])
     return [
-        COUNTRIES[match[0].lower()]
+        country
         for match in _COUNTRY.finditer(told)
-        if match[0][0].isupper() and match[0].lower() not in title
+        # The pattern ignores case, and takes "İran" for "iran"; lowercasing does not.
+        if match[0][0].isupper() and match[0].lower() not in title and (country := COUNTRIES.get(match[0].lower()))
     ]
