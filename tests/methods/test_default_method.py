@@ -42,7 +42,7 @@ def test_as_many_passages_are_read_as_are_set() -> None:
     assert read(0.5, 0.4, 0.03, 0.03, 0.02, 0.02, most=9) == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_what_compares_two_by_way_of_others_is_read_with_all_passages() -> None:
+def test_what_compares_two_through_a_third_party_is_read_with_five_passages() -> None:
     scores = (0.5, 0.4, 0.03, 0.03, 0.02, 0.02)
     for question, count in (
         ("Which film has the director who was born first, Quill or Moth?", 5),

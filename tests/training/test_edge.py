@@ -32,6 +32,7 @@ from pytrace.training.edge.composed_questions import composed_questions, describ
 from pytrace.training.edge.edge_examples import (
     CheckingExample,
     Distractors,
+    LinkingExample,
     ReadingExample,
     Span,
     checking_examples,
@@ -568,6 +569,14 @@ class TestTraining:
         assert claims
         asked = {row.question for row in questions()[2:]}
         assert read[made.epoch_steps] == read[made.epoch_steps + 1] == asked | claims
+
+    def test_questions_that_only_links_were_made_of_are_read_too(self, base: Path) -> None:
+        network, _ = task(base)
+        links = [
+            LinkingExample(f"Who is {source}?", (), PAGES[0], True, source) for source in ("musique", "made links")
+        ]
+        made = EdgeTask(network, Packer(base / "tokenizer.json"), [], links, [], Distractors(PAGES, {}), SETTINGS)
+        assert made.questions(made.epoch_steps) == {"Who is musique?"}
 
     def test_it_learns(self, base: Path) -> None:
         network, work = task(base)

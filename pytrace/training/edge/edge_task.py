@@ -94,8 +94,7 @@ class EdgeTask:
                 _asked(one.example)
                 for batch in some
                 for one in batch
-                if isinstance(one.example, ReadingExample)
-                or (isinstance(one.example, CheckingExample) and not one.example.source.startswith("made"))
+                if isinstance(one.example, ReadingExample) or not one.example.source.startswith("made")
             )
         return read
 
