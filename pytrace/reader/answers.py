@@ -189,10 +189,15 @@ def clean_answer(text: str) -> str:
     text = without_thinking(text).strip()
     line = text.splitlines()[0].strip() if text else ""
     line = _STOP.sub("", _preamble().sub("", line).strip())
-    if len(line) > 1 and _QUOTES.get(line[0]) == line[-1]:
+    if len(line) > 1 and _QUOTES.get(line[0]) == line[-1] and not _closed_before(line):
         line = line[1:-1].strip() if line[0] in "«„" else line[1:-1]
     # An abbreviation keeps its full stop: "Washington, D.C.", "J. R. R."
     return line[:-1] if line.endswith(".") and not re.search(r"(?:^|[\s.-])\w\.$", line) else line
+
+
+def _closed_before(line: str) -> bool:
+    """Return whether a line's first quote is closed before its end, and another opened, as in '"A" and "B"'."""
+    return re.search(rf"{re.escape(line[-1])}\W.*{re.escape(line[0])}", line[1:-1]) is not None
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -205,6 +205,39 @@ def test_which_of_two_by_their_dates(question: str, chosen: int | None) -> None:
         assert (None if turned is None else order[turned]) == chosen
 
 
+@pytest.mark.parametrize(
+    ("question", "chosen"),
+    [
+        ("Which film stars Bo Ek, First Blood or Die Hard?", None),
+        ("Which film was released first, First Blood or Die Hard?", 0),
+        ("Which film was released later, First Blood or Die Hard?", 1),
+        ("Which is older, Die Hard or First Blood?", None),
+        ("Which film's director is older, Die Hard or First Blood?", None),
+    ],
+)
+def test_words_of_titles_do_not_say_how_two_are_compared(question: str, chosen: int | None) -> None:
+    entries = [
+        Entry("First Blood", ["First Blood is a film of 1982 with Ann Reed, who was born in 1946 and died in 2020."]),
+        Entry("Die Hard (film)", ["Die Hard is a film of 1988 with Bo Ek, who died in 2010."]),
+    ]
+    assert earlier_or_later(question, entries) == chosen
+
+
+def test_a_title_never_names_the_role_by_way_of_which_two_are_compared() -> None:
+    entries = [
+        Entry("The Director", ["The Director is a film of 1990, directed by Ann Reed."]),
+        Entry("Sea Walls", ["Sea Walls is a film of 1931, directed by Bo Ek."]),
+        Entry("Ann Reed", ["Ann Reed (born 1840) was a judge."]),
+        Entry("Bo Ek", ["Bo Ek (born 1899) is a man."]),
+    ]
+    assert earlier_or_later("Which film was released first, The Director or Sea Walls?", entries) == 1
+
+
+def test_a_yes_or_no_question_without_evidence_has_no_candidates() -> None:
+    for entries in ([], [""], ["  "]):
+        assert candidates("Is the ferry late?", entries) == []
+
+
 def test_pieces_of_one_article_are_compared_as_one() -> None:
     entries = [
         Entry("Ann Reed", ["She became a judge in 1873.", "She died on 9 March 1902."]),

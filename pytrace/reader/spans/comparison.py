@@ -58,19 +58,19 @@ def merge_articles(entries: Sequence[Entry]) -> list[Entry]:
 
 def earlier_or_later(question: str, entries: Sequence[Entry]) -> int | None:
     """Return which entry's title the question asks for; None if it compares no two of them, or their dates do not tell."""
-    lower = question.lower()
-    longer, earliest, latest = (pattern.search(lower) is not None for pattern in (_LONGER, _EARLIEST, _LATEST))
-    if not re.search(r"\bor\b", lower) or not (longer or earliest != latest):
-        return None
     named = asked_about(question, entries)
     if len(named) != 2:
         return None
-    role = role_of(question)
+    asked = without_names(question, [entries[number] for number in named])
+    longer, earliest, latest = (pattern.search(asked) is not None for pattern in (_LONGER, _EARLIEST, _LATEST))
+    if not re.search(r"\bor\b", asked) or not (longer or earliest != latest):
+        return None
+    role = role_of(asked)
     others = [entry for number, entry in enumerate(entries) if number not in named]
     values = []
     for number in named:
         entry = entries[number] if role is None else holder_of(role, entries[number], others)
-        value = None if entry is None else _value(" ".join(entry.sentences), lower, of_person=role is not None)
+        value = None if entry is None else _value(" ".join(entry.sentences), asked, of_person=role is not None)
         if value is None:
             return None
         values.append(value)
@@ -101,10 +101,23 @@ def asked_about(question: str, entries: Sequence[Entry]) -> list[int]:
     ]
 
 
-def role_of(question: str) -> str | None:
-    """Return the role (director, author, …) by way of which a question compares, if there is one."""
-    lower = question.lower()
-    return next((role for role in LISTS.roles if re.search(rf"\b{role}s?\b", lower)), None)
+def without_names(question: str, named: Sequence[Entry]) -> str:
+    """Return the normal form of a question without the names of the entries that it asks about.
+
+    Examples
+    --------
+    >>> without_names("Which film stars Stallone, First Blood or Jaws?", [Entry("First Blood", []), Entry("Jaws (film)", [])])
+    'which film stars stallone or'
+    """
+    asked = f" {normalise_answer(question)} "
+    for name in sorted((name for entry in named for name in names_of(entry.title)), key=len, reverse=True):
+        asked = asked.replace(f" {name} ", " ")
+    return asked.strip()
+
+
+def role_of(asked: str) -> str | None:
+    """Return the role (director, author, …) by way of which a question, without the names in it, compares."""
+    return next((role for role in LISTS.roles if re.search(rf"\b{role}s?\b", asked.lower())), None)
 
 
 def holder_of(role: str, entry: Entry, others: Sequence[Entry]) -> Entry | None:

@@ -76,6 +76,8 @@ def candidates(
     of_entries = [one.features for one in facts] or [{"unranked": 1.0}] * len(entries)
     asked = read_question(question)
     sentences = read_entries(entries)
+    if not sentences:
+        return []
     if asked.kind == "yes-no":
         entries_read = _titled(sentences)
         # A title says whom its sentences speak of: "He never worked on clocks."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pytrace.reader.answers import normalise_answer
-from pytrace.reader.spans.comparison import Entry, asked_about, holder_of, role_of
+from pytrace.reader.spans.comparison import Entry, asked_about, holder_of, role_of, without_names
 from pytrace.reader.spans.words import COUNTRIES, content_stems, stem, words
 
 _SAME = re.compile(r"\b(?:same|share)\b")
@@ -32,11 +32,11 @@ def yes_features(question: str, entries: Sequence[Entry]) -> dict[str, float]:
     >>> yes_features("Are Ann Hay and Jo Berg from the same country?", entries)
     {'yes': 1.0, 'yes: one country False': 1.0}
     """
-    lower = question.lower()
     named = asked_about(question, entries)
+    told = without_names(question, [entries[number] for number in named])
     features = {"yes": 1.0}
-    if _SAME.search(lower) and _ORIGIN.search(lower):
-        found = [_countries(entry) for entry in _compared(question, named, entries)]
+    if _SAME.search(told) and _ORIGIN.search(told):
+        found = [_countries(entry) for entry in _compared(role_of(told), named, entries)]
         if len(found) == 2 and all(found):
             features[f"yes: one country {found[0][0] == found[1][0]}"] = 1.0
         return features
@@ -71,9 +71,8 @@ def is_denied(question: str, sentences: Sequence[str], *, share: float = _DENIED
     return len(asked & content_stems(words(best))) >= share * len(asked) and not asked.isdisjoint(negated)
 
 
-def _compared(question: str, named: Sequence[int], entries: Sequence[Entry]) -> list[Entry]:
+def _compared(role: str | None, named: Sequence[int], entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that are compared: those that are named, or of their directors (…), where these are asked about."""
-    role = role_of(question)
     if role is None:
         return [entries[number] for number in named]
     others = [entry for number, entry in enumerate(entries) if number not in named]
