@@ -27,6 +27,7 @@ FILES = ("file_name", "source", "file_path")
 
 # A passage that is less likely than this share of the likeliest one is not selected, unless so many are wanted.
 _LEAST_SHARE = 0.02
+_LOADING = threading.Lock()
 
 
 class Passage(NamedTuple):
@@ -49,9 +50,14 @@ class Selected(NamedTuple):
     chains: list[dict[str, Any]]
 
 
-@cache
 def shared_engine(llm: str, encoder: str | None, threads: int | None) -> Engine:
     """Return the engine of these models, one in this process whatever asks for it."""
+    with _LOADING:  # two threads may ask for the same at once
+        return _loaded(llm, encoder, threads)
+
+
+@cache
+def _loaded(llm: str, encoder: str | None, threads: int | None) -> Engine:
     from pytrace.engine import load
 
     return load(llm, encoder=encoder, threads=threads)

@@ -19,6 +19,7 @@ import msgspec
 from pytrace.errors import InputError, ModelError, StoreError
 from pytrace.processes import useful_threads
 from pytrace.storage.files import replace_file
+from pytrace.storage.locks import take_writer_lock
 from pytrace.training.encoding import EncodedTexts
 from pytrace.training.network import check_device, parameter_count, train_package
 from pytrace.training.query_lesson import QueryTexts
@@ -30,6 +31,7 @@ _FIRST_RATE = 0.01
 # What decides nothing about the trained weights, and may change when a training is resumed.
 _HARMLESS = frozenset({"checkpoint_steps", "checkpoint_minutes", "weights"})
 _LENGTH = "length in "
+_LOCK = "lock"
 _CHECKPOINT = re.compile(r"step-(\d+)\.pt")
 # The one before stays until the next is on the disk, and then for one turn more, in case a disk loses what it promised.
 _KEPT = 2
@@ -130,7 +132,15 @@ def learn(
     recipe: Mapping[str, Any] | None = None,
     tell: Callable[[Progress], None] | None = None,
 ) -> Training:
-    """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients."""
+    """Train a network in place: AdamW, a rate that rises and falls as a cosine, clipped gradients.
+
+    Raises
+    ------
+    InputError
+        The directory holds another training.
+    LockedError
+        Another process is training in the directory.
+    """
     # On one number of threads the same call gives the same weights to the last bit, and so does a call that was ended
     # and goes on with `resume`; but not with a length in minutes.
     torch = train_package("torch")
@@ -145,7 +155,11 @@ def learn(
         "texts": lesson.fingerprint,
         "device": device,
     }
-    with use_threads(threads):
+    with contextlib.ExitStack() as held:
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            held.enter_context(take_writer_lock(directory / _LOCK, str(directory)))
+        held.enter_context(use_threads(threads))
         run = _Run(torch, network.to(device), lesson, settings, length, whole_recipe)
         if resume:
             assert directory is not None

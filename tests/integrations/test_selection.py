@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import pytrace
 from pytrace.errors import InputError
 from pytrace.integrations.rankers import CrossEncoder, Ranker, RerankRequest
-from pytrace.integrations.selection import IndexSearch, Passage, PassageSelector, lock_of, passage_metadata
+from pytrace.integrations.selection import (
+    IndexSearch,
+    Passage,
+    PassageSelector,
+    lock_of,
+    passage_metadata,
+    shared_engine,
+)
 from tests.integrations.stories import PASSAGES, QUESTION, require_no_language_model
 
 pytestmark = pytest.mark.models
@@ -176,6 +184,12 @@ def test_flashrank_s_shape(engine):
 
 def test_engines_of_the_same_models_are_one_in_a_process():
     assert PassageSelector(threads=1)._engine is PassageSelector("dense", threads=1)._engine
+
+
+def test_threads_that_ask_at_once_share_one_engine():
+    with ThreadPoolExecutor(8) as pool:
+        engines = list(pool.map(lambda _: shared_engine("tiny", None, 7), range(16)))
+    assert len({*map(id, engines)}) == 1
 
 
 def test_nothing_imports_a_framework_before_its_adapter_is_imported():

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import math
 import random
 import re
 from collections import defaultdict
@@ -21,10 +22,11 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from pytrace.cli import program
-from pytrace.errors import DataError, InputError, ModelFileError
+from pytrace.errors import DataError, InputError, LockedError, ModelError, ModelFileError
 from pytrace.models.edge.edge_model import CHECK_GRAPH, GRAPH, OUTPUTS, SHARED, EdgeModel
 from pytrace.models.edge.packing import MAX_QUESTION_TOKENS, MAX_TOKENS, Packer, padded
 from pytrace.models.edge.reading import KINDS, PAIR_WIDTH, Logits, read
+from pytrace.storage.locks import take_writer_lock
 from pytrace.storage.question_hashes import load_question_hashes, question_hash
 from pytrace.training.edge import edge_run
 from pytrace.training.edge import made_statements as made_statements_module
@@ -175,16 +177,23 @@ class TestExamples:
         for wrong, said in (
             ({**right, "spans": [[1, 0, 2]]}, "spans must lie in their passages"),
             ({**right, "spans": [[0, 5, 99]]}, "spans must lie in their passages"),
-            ({**right, "kind": "maybe"}, "kind must be one of span, yes, no, none"),
-            ({"question": "Where?"}, "not a reading example"),
-            ({**right, "spans": [[0, 1]]}, "not a reading example"),
-            ([], "not a JSON object"),
+            ({**right, "kind": "maybe"}, "not a question .*maybe"),
+            ({**right, "kind": ["span"]}, r"not a question .*\$\.kind"),
+            ({"question": "Where?"}, "not a question .*missing"),
+            ({**right, "question": None}, r"not a question .*\$\.question"),
+            ({**right, "passages": [1]}, r"not a question .*\$\.passages"),
+            ({**right, "spans": [[0, 1]]}, r"not a question .*\$\.spans"),
+            ({**right, "spans": [["0", 1, 2]]}, r"not a question .*\$\.spans"),
+            ([], "not a question"),
         ):
             path.write_text(f"{json.dumps(right)}\n{json.dumps(wrong)}\n", "utf-8")
             with pytest.raises(DataError, match=rf"rows\.jsonl:2.*{said}"):
                 reading_examples(path)
         path.write_text(json.dumps(right) + "\n{", "utf-8")
-        with pytest.raises(DataError, match=r"rows\.jsonl:2.*not valid JSON"):
+        with pytest.raises(DataError, match=r"rows\.jsonl:2.*not a question"):
+            reading_examples(path)
+        path.write_bytes(json.dumps(right).encode() + b'\n{"question": "\xff"}')
+        with pytest.raises(DataError, match=r"rows\.jsonl:2"):
             reading_examples(path)
         path.write_text(json.dumps(right), "utf-8")
         (example,) = reading_examples(path)
@@ -201,7 +210,7 @@ class TestExamples:
         path.write_text(json.dumps(row), "utf-8")
         assert checking_examples(path) == [CheckingExample("A lies.", "[A] A lies. It is. No.", "supported", "fm2")]
         path.write_text(json.dumps({**row, "label": "true"}), "utf-8")
-        with pytest.raises(DataError, match="label must be one of supported, refuted, not_enough_info"):
+        with pytest.raises(DataError, match=r"claims\.jsonl:1.*not a claim .*true"):
             checking_examples(path)
 
     def test_a_title_stands_once_before_its_sentences(self) -> None:
@@ -578,6 +587,23 @@ class TestTraining:
         made = EdgeTask(network, Packer(base / "tokenizer.json"), [], links, [], Distractors(PAGES, {}), SETTINGS)
         assert made.questions(made.epoch_steps) == {"Who is musique?"}
 
+    def test_questions_that_only_claims_were_made_of_are_read_too(self, base: Path) -> None:
+        network, _ = task(base)
+        claims = [
+            CheckingExample("Who is Ada? Ada", PAGES[0], "supported", "made answers", question="Who is Ada?"),
+            CheckingExample("Ada is.", PAGES[0], "supported", "made statements"),
+        ]
+        made = EdgeTask(network, Packer(base / "tokenizer.json"), [], claims, [], Distractors(PAGES, {}), SETTINGS)
+        assert made.questions(made.epoch_steps) == {"Who is Ada?"}
+
+    def test_two_trainings_never_write_into_one_folder(self, base: Path, tmp_path: Path) -> None:
+        network, work = task(base)
+        (tmp_path / "lock").touch()
+        with take_writer_lock(tmp_path / "lock", "it"), pytest.raises(LockedError, match="written by another process"):
+            learn(network, work, SETTINGS, Length(steps=1), threads=1, directory=tmp_path)
+        assert not checkpoints(tmp_path)
+        learn(network, work, SETTINGS, Length(steps=1), threads=1, directory=tmp_path)
+
     def test_it_learns(self, base: Path) -> None:
         network, work = task(base)
         done = learn(network, work, SETTINGS, Length(steps=250), threads=1)
@@ -774,6 +800,14 @@ class TestCommand:
         stated = {row["claim"] for row in claims if question_hash(row["claim"]) in hashes}
         # And no made ones: the questions were not read, and made claims are not listed.
         assert len(hashes) == len({row["question"] for row in read} | stated)
+        # What an earlier model left goes with it.
+        (out / "model" / "reading.json").touch()
+        (out / "model.new").mkdir()
+        (out / "model.new" / "check.onnx").touch()
+        again = CliRunner().invoke(program, [*command, "--steps", "12", "--resume"])
+        assert again.exit_code == 0, again.output
+        assert not (out / "model" / "reading.json").exists()
+        assert not (out / "model.new").exists()
         assert report["sha256"]["model.onnx"] == hashlib.sha256((out / "model" / "model.onnx").read_bytes()).hexdigest()
 
     def test_the_mean_of_two_trainings_has_their_shares(self, base: Path) -> None:
@@ -811,12 +845,25 @@ class TestCommand:
         labels = model.check(["Ada was a baker.", "Ada."], [PAGES[0], f"{PAGES[1]} " * 200])
         assert labels.shape == (2, 3)
         assert np.allclose(labels.sum(1), 1)
+        with pytest.raises(InputError, match="candidate 1 has no text"):
+            model.link(["Where?"] * 2, [[], []], [None, ""])
         links = model.link(["Where?"] * 3, [[], PAGES[:1], PAGES[:2] * 50], [PAGES[1], None, PAGES[3] * 90])
         assert links.shape == (3,)
         assert ((links > 0) & (links < 1)).all()
         for name in (GRAPH, CHECK_GRAPH, SHARED):
             sizes = [(tmp_path / str(quantize) / name).stat().st_size for quantize in (False, True)]
             assert sizes[1] < sizes[0]
+
+    def test_a_model_that_fails_or_gives_nan_is_an_error(self, base: Path, tmp_path: Path) -> None:
+        network = edge_network(base, seed=0)
+        with torch.no_grad():
+            network.heads["read"].bias.fill_(math.nan)
+        export_edge(network, base / "tokenizer.json", tmp_path)
+        model = EdgeModel(tmp_path)
+        with pytest.raises(ModelError, match=r"model\.onnx gives numbers that are not finite"):
+            model.read(["Where?"], [PAGES[:1]])
+        with pytest.raises(ModelError, match=r"model\.onnx failed on 1 x 2 tokens"):
+            model._run(("start",), {"input_ids": np.full((1, 2), 1 << 40)})
 
     def test_a_folder_without_the_model_is_refused(self, base: Path, tiny: Tiny, tmp_path: Path) -> None:
         with pytest.raises(ModelFileError, match=r"has no model\.onnx; give a folder that 'pytrace train edge' wrote"):

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytrace.errors import ModelFileError
+from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.edge.packing import Packer
 from pytrace.models.edge.reading import READ_OUTPUTS, EdgeReading, Logits, check, link, read
-from pytrace.models.encoders.onnx_graph import open_session
+from pytrace.models.encoders.onnx_graph import first_line, open_session
 
 GRAPH, CHECK_GRAPH, SHARED = "model.onnx", "check.onnx", "embeddings.bin"
 """What reads and links, what checks claims, and the word embeddings of both."""
@@ -74,7 +74,19 @@ class EdgeModel:
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
         graph = CHECK_GRAPH if "check" in outputs else GRAPH
-        return tuple(self._session(graph).run(list(outputs), dict(inputs)))
+        session = self._session(graph)
+        try:
+            found = tuple(session.run(list(outputs), dict(inputs)))
+        except Exception as error:  # onnxruntime raises classes of its own that share no base
+            shape = " x ".join(map(str, inputs["input_ids"].shape))
+            raise ModelError(
+                f"{self.directory / graph} failed on {shape} tokens ({first_line(error)}); install or train the model again"
+            ) from error
+        if not all(np.isfinite(values).all() for values in found):
+            raise ModelError(
+                f"{self.directory / graph} gives numbers that are not finite; install or train the model again"
+            )
+        return found
 
     def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[EdgeReading]:
         """Return the likeliest spans of each question's passages, and how likely each kind of answer is.

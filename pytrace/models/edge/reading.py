@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pytrace.errors import InputError
 from pytrace.kernels import Spans, top_spans
 from pytrace.models.edge.packing import PackedInput, Packer, padded
 
@@ -127,7 +128,17 @@ def link(
     """Return how likely each candidate goes on from what was found, or without a candidate, how likely that is enough: float32 [n].
 
     The candidate comes first, then what was found, the latest first; what does not fit is left out.
+
+    Raises
+    ------
+    InputError
+        A candidate is empty.
     """
+    for number, candidate in enumerate(candidates):
+        if candidate is not None and not len(packer.tokens(candidate).ids):
+            raise InputError(
+                f"candidate {number} has no text; leave it out, or give None to ask whether what was found is enough"
+            )
     windows = [
         packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
         for question, found, candidate in zip(questions, so_far, candidates, strict=True)

@@ -120,7 +120,7 @@ class OnnxGraph:
             output = self._bound(feed) if self._bind else self._session.run([self.output], feed)[0]
         except Exception as error:  # onnxruntime raises classes of its own that share no base
             raise ModelError(
-                f"{self.path.name} failed on {count} texts of up to {mask.shape[1]} tokens ({_first_line(error)}); use "
+                f"{self.path.name} failed on {count} texts of up to {mask.shape[1]} tokens ({first_line(error)}); use "
                 "smaller batches if memory is short, or fetch the model again"
             ) from error
         return np.asarray(output, dtype=np.float32)[:count], mask[:count]
@@ -273,7 +273,7 @@ def open_session(path: Path, providers: list[str], threads: int) -> Any:
         if NO_MEMORY.search(str(error)):
             raise MemoryError(f"there is no memory for {path}") from error
         raise ModelFileError(
-            f"{path} is no ONNX graph that can be loaded ({_first_line(error)}); fetch the model again"
+            f"{path} is no ONNX graph that can be loaded ({first_line(error)}); fetch the model again"
         ) from error
     used = session.get_providers()
     if used[0] != providers[0]:
@@ -292,6 +292,7 @@ def _findall(path: Path, pattern: re.Pattern[bytes]) -> list[Any]:
         return pattern.findall(content)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message without a full stop at its end; of an empty message the error's class."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -5,24 +5,24 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import DataError
 from pytrace.kernels import top_k
-from pytrace.models.edge.reading import KINDS, LABELS
 from pytrace.models.encoders.encoder import Encoder
 from pytrace.storage.files import replace_file
 
 # Sources whose passages are too unlike a document collection to be drawn as distractors: single sentences and forum posts.
 _NO_POOL = frozenset({"qamr", "squadshifts-amazon_reviews", "squadshifts-reddit", "covid-qa", "policyqa"})
 _NEIGHBORS = 12
+_Row = TypeVar("_Row", bound=msgspec.Struct)
 
 
 class Span(NamedTuple):
@@ -52,13 +52,17 @@ class ReadingExample(NamedTuple):
 
 
 class CheckingExample(NamedTuple):
-    """A claim, the text that it is checked against, and a label of `LABELS`; `others` are sentences of the same page that decide nothing."""
+    """A claim, the text that it is checked against, and a label of `LABELS`.
+
+    `others` are sentences of the same page that decide nothing, and `question` is what a claim was made of, with an answer.
+    """
 
     claim: str
     evidence: str
     label: str
     source: str
     others: tuple[str, ...] = ()
+    question: str = ""
 
 
 class LinkingExample(NamedTuple):
@@ -71,24 +75,26 @@ class LinkingExample(NamedTuple):
     source: str
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSON Lines file, compressed or not.
+class _Question(msgspec.Struct):
+    question: str
+    passages: tuple[str, ...]
+    spans: tuple[Span, ...]
+    kind: Literal["span", "yes", "no", "none"]
+    source: str
+    other_passages: tuple[str, ...]
 
-    Raises
-    ------
-    DataError
-        A line is not a JSON object.
-    """
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"line is not valid JSON ({error})", path=path, line=number) from error
-            if not isinstance(row, dict):
-                raise DataError("line is not a JSON object", path=path, line=number)
-            yield row
+
+class _Claim(msgspec.Struct):
+    claim: str
+    evidence: tuple[str, ...]
+    label: Literal["supported", "refuted", "not_enough_info"]
+    source: str
+    other: tuple[str, ...] = ()
+
+
+class _Passage(msgspec.Struct):
+    title: str
+    text: str
 
 
 def reading_examples(path: Path) -> list[ReadingExample]:
@@ -97,43 +103,52 @@ def reading_examples(path: Path) -> list[ReadingExample]:
     Raises
     ------
     DataError
-        A row lacks a field, or a span lies outside its passage.
+        A row lacks a field or has one of another type, or a span lies outside its passage.
     """
     found = []
-    for number, row in enumerate(read_rows(path), 1):
-        try:
-            passages = tuple(row["passages"])
-            spans = tuple(Span(*span) for span in row["spans"])
-            example = ReadingExample(
-                row["question"], passages, spans, row["kind"], tuple(row["other_passages"]), row["source"]
+    for number, row in enumerate(_rows(path, _Question), 1):
+        if any(
+            not (
+                0 <= span.passage < len(row.passages) and 0 <= span.start < span.end <= len(row.passages[span.passage])
             )
-        except (KeyError, TypeError) as error:
-            raise DataError(f"row is not a reading example ({error!r})", path=path, line=number) from error
-        if row["kind"] not in KINDS or any(
-            not (0 <= span.passage < len(passages) and 0 <= span.start < span.end <= len(passages[span.passage]))
-            for span in spans
+            for span in row.spans
         ):
-            raise DataError(
-                f"kind must be one of {', '.join(KINDS)}, and spans must lie in their passages", path=path, line=number
-            )
-        found.append(example)
+            raise DataError("spans must lie in their passages", path=path, line=number)
+        found.append(ReadingExample(row.question, row.passages, row.spans, row.kind, row.other_passages, row.source))
     return found
 
 
 def checking_examples(path: Path) -> list[CheckingExample]:
     """Read claims with `claim`, `evidence` (sentences), `label` and `source`, and maybe `other` sentences of the page."""
-    found = []
-    for number, row in enumerate(read_rows(path), 1):
-        try:
-            if row["label"] not in LABELS:
-                raise DataError(f"label must be one of {', '.join(LABELS)}", path=path, line=number)
-            others = tuple(other for other in row.get("other", ()) if other not in row["evidence"])
-            found.append(
-                CheckingExample(row["claim"], evidence_text(row["evidence"]), row["label"], row["source"], others)
-            )
-        except KeyError as error:
-            raise DataError(f"row is not a labeled claim: {error} is missing", path=path, line=number) from error
-    return found
+    return [
+        CheckingExample(
+            row.claim,
+            evidence_text(row.evidence),
+            row.label,
+            row.source,
+            tuple(other for other in row.other if other not in row.evidence),
+        )
+        for row in _rows(path, _Claim)
+    ]
+
+
+def passage_texts(path: Path) -> list[str]:
+    """Read passages with `title` and `text`, as texts with the title in brackets."""
+    return [f"[{row.title}] {row.text}" for row in _rows(path, _Passage)]
+
+
+def _rows(path: Path, kind: type[_Row]) -> Iterator[_Row]:
+    """Yield the rows of a JSON Lines file, compressed or not; `DataError` for one that is not of the kind."""
+    decoder = msgspec.json.Decoder(kind)
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                yield decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise DataError(
+                    f"row is not a {kind.__name__[1:].lower()} ({error})", path=path, line=number
+                ) from error
 
 
 def evidence_text(sentences: Sequence[str]) -> str:

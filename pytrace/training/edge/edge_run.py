@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from pytrace.training.edge.edge_examples import (
     checking_examples,
     find_distractors,
     is_pool_source,
-    read_rows,
+    passage_texts,
     reading_examples,
 )
 from pytrace.training.edge.edge_export import export_edge
@@ -129,7 +130,7 @@ def edge_data(data: Path, work: Path, encoder: Encoder, settings: EdgeSettings) 
             taken[row.source] += 1
             reading.append((row, settings.hop_repeats if group == "hops" else 1))
     pool = [text for row in rows if is_pool_source(row.source) for text in (*row.passages, *row.others)]
-    pool += [f"[{row['title']}] {row['text']}" for row in read_rows(data / "passages.jsonl.gz")]
+    pool += passage_texts(data / "passages.jsonl.gz")
     asked = [row.question for row in rows if is_pool_source(row.source)]
     distractors = find_distractors(pool, asked, encoder, work / "neighbors.npz")
     # Passages of held-out questions make no questions and no claims.
@@ -273,12 +274,17 @@ def train_edge(
     mix_weights(network, before, settings.base_share)
     report("writing the model")
     save_float(network, start, out / FLOAT)
-    export_edge(network, start / TOKENIZER, out / MODEL)
+    # In a folder that takes its name when all is there: a kill never leaves files of two models together.
+    new = out / f"{MODEL}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    export_edge(network, start / TOKENIZER, new)
     # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
     earlier = load_question_hashes(start / WEIGHTS, remedy="train the base again") or ()
     read = task.questions(done.steps)
-    for path in (out / FLOAT / WEIGHTS, out / MODEL / GRAPH):
+    for path in (out / FLOAT / WEIGHTS, new / GRAPH):
         save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
+    shutil.rmtree(out / MODEL, ignore_errors=True)
+    new.rename(out / MODEL)
     result = EdgeReport(
         base=base,
         data=examples.counts,

@@ -86,16 +86,11 @@ class EdgeTask:
         return total / len(self.held_out)
 
     def questions(self, steps: int) -> set[str]:
-        """Return the questions that so many steps have read, and the claims of data sets."""
+        """Return the questions that so many steps have read or had claims of, and the claims of data sets."""
         read: set[str] = set()
         for epoch in range(-(-steps // self.epoch_steps)):
             some = self._plan(epoch)[: steps - epoch * self.epoch_steps]
-            read.update(
-                _asked(one.example)
-                for batch in some
-                for one in batch
-                if isinstance(one.example, ReadingExample) or not one.example.source.startswith("made")
-            )
+            read.update(known for batch in some for one in batch if (known := _known(one.example)))
         return read
 
     def state(self) -> dict[str, int]:
@@ -244,6 +239,14 @@ def draw(
 
 def _asked(example: Example) -> str:
     return example.claim if isinstance(example, CheckingExample) else example.question
+
+
+def _known(example: Example) -> str:
+    """Return the question or the claim of a data set that an example is or is made of; "" for what is made of passages."""
+    if isinstance(example, CheckingExample) and example.question:
+        return example.question
+    made = not isinstance(example, ReadingExample) and example.source.startswith("made")
+    return "" if made else _asked(example)
 
 
 def _length(one: Drawn) -> int:

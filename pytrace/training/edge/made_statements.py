@@ -444,7 +444,9 @@ def made_answers(
             break
         if answer and evidence:
             wanted[label] -= 1
-            made.append(CheckingExample(_answered(row.question, answer), evidence, label, ANSWERS))
+            made.append(
+                CheckingExample(_answered(row.question, answer), evidence, label, ANSWERS, question=row.question)
+            )
     return made
 
 
