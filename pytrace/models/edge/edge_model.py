@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import ModelError, ModelFileError
-from pytrace.models.edge.packing import Packer
+from pytrace.models.edge.packing import PackedInput, Packer
 from pytrace.models.edge.reading import READ_OUTPUTS, EdgeReading, Logits, check, link, read
 from pytrace.models.encoders.onnx_graph import first_line, open_session
 
 GRAPH, CHECK_GRAPH, SHARED = "model.onnx", "check.onnx", "embeddings.bin"
 """What reads and links, what checks claims, and the word embeddings of both."""
+
+INPUTS = ("input_ids", "token_type_ids")
+"""What each graph takes: inputs of one length, so that no mask says what is padding."""
 
 OUTPUTS = {GRAPH: (*READ_OUTPUTS, "link"), CHECK_GRAPH: ("check",)}
 """What each graph gives."""
@@ -63,24 +66,28 @@ class EdgeModel:
         with self._opening:
             if graph not in self._sessions:
                 session = open_session(self.directory / graph, ["CPUExecutionProvider"], self._threads)
-                given, wanted = [item.name for item in session.get_outputs()], list(OUTPUTS[graph])
-                if given != wanted:
-                    raise ModelFileError(
-                        f"{self.directory / graph} gives {', '.join(given)} instead of {', '.join(wanted)}; give a model "
-                        "that 'pytrace train edge' wrote"
-                    )
+                for does, items, wanted in (
+                    ("takes", session.get_inputs(), INPUTS),
+                    ("gives", session.get_outputs(), OUTPUTS[graph]),
+                ):
+                    given = tuple(item.name for item in items)
+                    if given != wanted:
+                        raise ModelFileError(
+                            f"{self.directory / graph} {does} {', '.join(given)} instead of {', '.join(wanted)}; give a model "
+                            "that this version's 'pytrace train edge' wrote"
+                        )
                 self._sessions[graph] = session
             return self._sessions[graph]
 
-    def _run(self, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.int64]]) -> Logits:
+    def _run(self, outputs: Sequence[str], packed: PackedInput) -> Logits:
         graph = CHECK_GRAPH if "check" in outputs else GRAPH
         session = self._session(graph)
         try:
-            found = tuple(session.run(list(outputs), dict(inputs)))
+            found = tuple(session.run(list(outputs), packed.arrays))
         except Exception as error:  # onnxruntime raises classes of its own that share no base
-            shape = " x ".join(map(str, inputs["input_ids"].shape))
             raise ModelError(
-                f"{self.directory / graph} failed on {shape} tokens ({first_line(error)}); install or train the model again"
+                f"{self.directory / graph} failed on {len(packed.ids)} tokens ({first_line(error)}); install or train the "
+                "model again"
             ) from error
         if not all(np.isfinite(values).all() for values in found):
             raise ModelError(

@@ -42,6 +42,11 @@ class PackedInput(NamedTuple):
     passages: NDArray[np.int32]
     offsets: NDArray[np.int32]
 
+    @property
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """What the model takes, int64 [1, n] each."""
+        return {"input_ids": self.ids[None].astype(np.int64), "token_type_ids": self.types[None].astype(np.int64)}
+
     def separators(self) -> dict[int, int]:
         """Return the place of the separator after each passage, after its last part if there are several."""
         return {passage: place + 1 for place, passage in enumerate(self.passages.tolist()) if passage >= 0}
@@ -127,18 +132,3 @@ def title_tokens(passage: str, offsets: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return which tokens are of the title, "[…]" at a passage's beginning."""
     end = passage.find("] ") + 1 if passage.startswith("[") else 0
     return np.flatnonzero(offsets[:, 1] <= end) if end else np.zeros(0, np.int64)
-
-
-def padded(batch: Sequence[PackedInput], pad_id: int) -> dict[str, NDArray[np.int64]]:
-    """Return the model's inputs, int64 [batch, longest]."""
-    width = max(len(one.ids) for one in batch)
-    arrays = {
-        "input_ids": np.full((len(batch), width), pad_id, np.int64),
-        "attention_mask": np.zeros((len(batch), width), np.int64),
-        "token_type_ids": np.zeros((len(batch), width), np.int64),
-    }
-    for row, one in enumerate(batch):
-        arrays["input_ids"][row, : len(one.ids)] = one.ids
-        arrays["attention_mask"][row, : len(one.ids)] = 1
-        arrays["token_type_ids"][row, : len(one.ids)] = one.types
-    return arrays

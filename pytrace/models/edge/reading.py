@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytrace.errors import InputError
-from pytrace.kernels import Spans, top_spans
-from pytrace.models.edge.packing import PackedInput, Packer, padded
+from pytrace.kernels import top_spans
+from pytrace.models.edge.packing import PackedInput, Packer
 
 KINDS = ("span", "yes", "no", "none")
 """Answer kinds, in the order of the kind head."""
@@ -29,8 +29,8 @@ whether the passage before it supports the answer, and at the first token, wheth
 
 Logits = tuple[NDArray[np.float32], ...]
 
-Run = Callable[[Sequence[str], Mapping[str, NDArray[np.int64]]], Logits]
-"""Computes some outputs of the network for padded inputs."""
+Run = Callable[[Sequence[str], PackedInput], Logits]
+"""Computes some outputs of the network for one input; their first axis is 1."""
 
 
 class ReadSpan(NamedTuple):
@@ -57,7 +57,6 @@ def read(
     passages: Sequence[Sequence[str]],
     *,
     top: int = 5,
-    batch: int = 1,
 ) -> list[EdgeReading]:
     """Read each question's passages.
 
@@ -69,21 +68,15 @@ def read(
         Questions, and the passages of each, whose titles stand in brackets before them.
     top
         Spans per question.
-    batch
-        Windows that go through the network together. Their activations are quantized by one scale, so that with more than one a reading
-        depends on the others.
     """
     windows = [packer.windows(question, texts) for question, texts in zip(questions, passages, strict=True)]
-    found = _read_all(run, packer, [window for mine in windows for window in mine], batch, top)
     readings = []
-    index = 0
     for mine, texts in zip(windows, passages, strict=True):
         spans: dict[tuple[int, int, int], ReadSpan] = {}
         weights: list[float] = []
         kinds: list[NDArray[np.float32]] = []
         for window in mine:
-            best_spans, kind = found[index]
-            index += 1
+            best_spans, kind = _read_window(run, window, top)
             best = -np.inf
             for score, first, last in best_spans:
                 place = (int(window.passages[first]), int(window.offsets[first, 0]), int(window.offsets[last, 1]))
@@ -101,29 +94,22 @@ def read(
     return readings
 
 
-def check(
-    run: Run, packer: Packer, claims: Sequence[str], evidence: Sequence[str], *, batch: int = 1
-) -> NDArray[np.float32]:
+def check(run: Run, packer: Packer, claims: Sequence[str], evidence: Sequence[str]) -> NDArray[np.float32]:
     """Return the probabilities of `LABELS` for each claim and its text, float32 [claims, 3].
 
     A long text is read in windows; the window that says most for or against the claim decides.
     """
-    windows = [packer.windows(claim, [text]) for claim, text in zip(claims, evidence, strict=True)]
-    found = _run_all(run, "check", packer, [window for mine in windows for window in mine], batch)
-    labels = np.zeros((len(windows), len(LABELS)), np.float32)
-    index = 0
-    for number, mine in enumerate(windows):
-        logits = np.array(found[index : index + len(mine)])
+    labels = np.zeros((len(claims), len(LABELS)), np.float32)
+    for number, (claim, text) in enumerate(zip(claims, evidence, strict=True)):
+        logits = np.concatenate([run(("check",), window)[0] for window in packer.windows(claim, [text])])
         exp = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares = exp / exp.sum(axis=1, keepdims=True)
         labels[number] = shares[int(shares[:, :2].max(axis=1).argmax())]
-        index += len(mine)
     return labels
 
 
 def link(
-    run: Run, packer: Packer, questions: Sequence[str], so_far: Sequence[Sequence[str]], candidates: Sequence[str | None],
-    *, batch: int = 16,
+    run: Run, packer: Packer, questions: Sequence[str], so_far: Sequence[Sequence[str]], candidates: Sequence[str | None]
 ) -> NDArray[np.float32]:  # fmt: skip
     """Return how likely each candidate goes on from what was found, or without a candidate, how likely that is enough: float32 [n].
 
@@ -134,73 +120,25 @@ def link(
     InputError
         A candidate is empty.
     """
-    for number, candidate in enumerate(candidates):
+    logits = np.zeros(len(questions), np.float32)
+    for number, (question, found, candidate) in enumerate(zip(questions, so_far, candidates, strict=True)):
         if candidate is not None and not len(packer.tokens(candidate).ids):
             raise InputError(
                 f"candidate {number} has no text; leave it out, or give None to ask whether what was found is enough"
             )
-    windows = [
-        packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
-        for question, found, candidate in zip(questions, so_far, candidates, strict=True)
-    ]
-    outputs = _run_all(run, "link", packer, windows, batch)
-    logits = np.array(
-        [
-            output[0, 1] if candidate is None else output[window.separators()[0], 0]
-            for output, window, candidate in zip(outputs, windows, candidates, strict=True)
-        ],
-        np.float32,
-    )
+        window = packer.windows(question, [*([] if candidate is None else [candidate]), *reversed(found)])[0]
+        (values,) = run(("link",), window)
+        logits[number] = values[0, 0, 1] if candidate is None else values[0, window.separators()[0], 0]
     return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
 
 
-def _read_all(
-    run: Run, packer: Packer, windows: Sequence[PackedInput], batch: int, top: int
-) -> list[tuple[list[tuple[float, int, int]], NDArray[np.float32]]]:
-    """Return each window's best spans (score, first and last token) and logits of `KINDS`."""
-    found: dict[int, tuple[list[tuple[float, int, int]], NDArray[np.float32]]] = {}
-    for some, (starts, ends, pairs, kinds) in _batches(run, READ_OUTPUTS, packer, windows, batch):
-        spans = _best_spans([windows[index] for index in some], starts, ends, pairs, top)
-        for row, index in enumerate(some):
-            there = spans.first[row] >= 0
-            scores, firsts, lasts = (array[row][there].tolist() for array in spans)
-            found[index] = (list(zip(scores, firsts, lasts, strict=True)), kinds[row])
-    return [found[index] for index in range(len(windows))]
-
-
-def _best_spans(
-    windows: Sequence[PackedInput],
-    starts: NDArray[np.float32],
-    ends: NDArray[np.float32],
-    pairs: NDArray[np.float32],
-    top: int,
-) -> Spans:
-    """Return the best spans of a batch's windows, whose outputs are padded to the longest."""
-    owners = np.full(starts.shape, -1, np.int32)
-    offsets = np.full((*starts.shape, 2), -1, np.int32)
-    for row, window in enumerate(windows):
-        owners[row, : len(window.ids)] = window.passages
-        offsets[row, : len(window.ids)] = window.offsets
-    return top_spans(
-        starts, ends, pairs, owners, offsets, top=top, max_tokens=MAX_SPAN_TOKENS, max_characters=MAX_SPAN_CHARACTERS
-    )
-
-
-def _run_all(
-    run: Run, output: str, packer: Packer, windows: Sequence[PackedInput], batch: int
-) -> list[NDArray[np.float32]]:
-    """Run windows; return an output of each in their order."""
-    found: dict[int, NDArray[np.float32]] = {}
-    for some, (values,) in _batches(run, (output,), packer, windows, batch):
-        found.update(zip(some, values, strict=True))
-    return [found[index] for index in range(len(windows))]
-
-
-def _batches(
-    run: Run, outputs: Sequence[str], packer: Packer, windows: Sequence[PackedInput], batch: int
-) -> Iterator[tuple[list[int], Logits]]:
-    """Run windows, those of about the same length together; yield the indices of each batch and its outputs."""
-    order = sorted(range(len(windows)), key=lambda index: len(windows[index].ids))
-    for begin in range(0, len(order), batch):
-        some = order[begin : begin + batch]
-        yield some, run(outputs, padded([windows[index] for index in some], packer.pad_id))
+def _read_window(run: Run, window: PackedInput, top: int) -> tuple[list[tuple[float, int, int]], NDArray[np.float32]]:
+    """Return a window's best spans, each as score, first and last token, and its logits of `KINDS`."""
+    starts, ends, pairs, kinds = run(READ_OUTPUTS, window)
+    spans = top_spans(
+        starts, ends, pairs, window.passages[None], window.offsets[None],
+        top=top, max_tokens=MAX_SPAN_TOKENS, max_characters=MAX_SPAN_CHARACTERS,
+    )  # fmt: skip
+    there = spans.first[0] >= 0
+    scores, firsts, lasts = (array[0][there].tolist() for array in spans)
+    return list(zip(scores, firsts, lasts, strict=True)), kinds[0]

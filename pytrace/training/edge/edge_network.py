@@ -61,6 +61,7 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
     class EdgeNetwork(torch.nn.Module):  # type: ignore[misc,name-defined]
         def __init__(self) -> None:
             super().__init__()
+            self.config = config
             self.trunk, self.checker = trunks[_TRUNK], trunks[_CHECKER]
             self.checker.embeddings.word_embeddings = self.trunk.embeddings.word_embeddings
             with torch.random.fork_rng(devices=[]):
@@ -69,9 +70,9 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
                     {name: torch.nn.Linear(config.hidden_size, width) for name, width in HEADS.items()}
                 )
 
-        def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> tuple[Any, ...]:
-            """Return what `read` gives, and last what `check` does."""
-            inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        def forward(self, input_ids: Any, token_type_ids: Any) -> tuple[Any, ...]:
+            """Return what `read` gives of inputs of one length, and last what `check` does."""
+            inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
             return *self.read(**inputs), self.check(**inputs)
 
         def read(self, **inputs: Any) -> tuple[Any, ...]:

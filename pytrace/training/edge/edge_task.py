@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pytrace.models.edge.packing import MAX_TOKENS, PackedInput, Packer, padded, title_tokens
+from pytrace.models.edge.packing import MAX_TOKENS, PackedInput, Packer, title_tokens
 from pytrace.models.edge.reading import KINDS, LABELS, PAIR_WIDTH
 from pytrace.training.edge.edge_examples import CheckingExample, Distractors, LinkingExample, ReadingExample, Span
 from pytrace.training.edge.edge_settings import EdgeSettings
@@ -202,6 +203,21 @@ def _span_loss(
     together = start + logits.masked_fill(~after, _NEVER).log_softmax(1).gather(1, lasts[:, None])[:, 0]
     per_row = [together[rows == row].logsumexp(0) for row in range(len(packed))]
     return -torch.stack(per_row).mean()
+
+
+def padded(batch: Sequence[PackedInput], pad_id: int) -> dict[str, NDArray[np.int64]]:
+    """Return the network's inputs, int64 [batch, longest]."""
+    width = max(len(one.ids) for one in batch)
+    arrays = {
+        "input_ids": np.full((len(batch), width), pad_id, np.int64),
+        "attention_mask": np.zeros((len(batch), width), np.int64),
+        "token_type_ids": np.zeros((len(batch), width), np.int64),
+    }
+    for row, one in enumerate(batch):
+        arrays["input_ids"][row, : len(one.ids)] = one.ids
+        arrays["attention_mask"][row, : len(one.ids)] = 1
+        arrays["token_type_ids"][row, : len(one.ids)] = one.types
+    return arrays
 
 
 def draw(
