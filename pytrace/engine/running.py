@@ -210,7 +210,7 @@ class _Batch:
         name = self.method_name()
         self._needs_documents = "documents" in method_row(name.name).needs
         method = self.method(name)
-        documents = self._given = self._documents(name, tell)
+        documents = self._given = self._documents(name, listener)
         if self._first.task == "search":
             started = time.perf_counter()
             found = method.select(self._questions, documents)
@@ -306,7 +306,9 @@ class _Batch:
         for passage in passages:
             self._known[number].setdefault(passage.id, passage)
 
-    def _documents(self, name: MethodName, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
+    def _documents(
+        self, name: MethodName, listener: Callable[[str, int, Result], object] | None
+    ) -> list[Sequence[Document]]:
         """Return the documents that the method is given for each question."""
         requests = self._requests
         if self._first.documents is not None:
@@ -319,12 +321,12 @@ class _Batch:
             # An index of sentences searches all documents itself.
             given = [self._whole()] * len(requests)
         else:
-            given = self._nearest(tell)
+            given = self._nearest(listener)
         for number, documents in enumerate(given):
             self._keep(number, documents)
         return given
 
-    def _nearest(self, tell: Callable[[str, int, Result], object]) -> list[Sequence[Document]]:
+    def _nearest(self, listener: Callable[[str, int, Result], object] | None) -> list[Sequence[Document]]:
         corpus = self._corpus
         assert corpus is not None
         if not isinstance(corpus, IndexedCorpus) and len(corpus) <= self._first.passages:
@@ -336,7 +338,8 @@ class _Batch:
         for number in range(len(self._requests)):
             found = self._found[number]
             given.append(found.of(found.ranking.rows[: self._first.passages]))
-            tell("search", number, self._search_result(number, started))
+            if listener is not None:
+                listener("search", number, self._search_result(number, started))
         return given
 
     @property

@@ -32,7 +32,7 @@ from pytrace.retrieval.searching import Found, HopSearcher
 _CHAINS = 3
 # Two passages are read if the third is less likely than this share of the second. Comparisons through a third party ("Which film's director
 # was born first, A or B?") take four passages. docs/measurements.md has the figures for other shares.
-_THIRD_SHARE = 0.1
+_THIRD_SHARE = 0.2
 # Maximum number of passages to read otherwise.
 _PASSAGES = 5
 

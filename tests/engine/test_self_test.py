@@ -178,9 +178,10 @@ def test_a_model_that_writes_nothing_writes_no_triples() -> None:
 def test_the_tiny_model_is_found_as_the_package_says(
     test: Literal["choices", "triples"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Half of the steps that the package's verdict took, four seconds each, speak three to one against what is presumed.
+    # A third of the steps that a verdict takes, four seconds each. With one right letter among six, they speak four to one against what
+    # is presumed; five would be too few, since a processor may round to another letter.
     pairs = Cases.pairs
-    monkeypatch.setattr(Cases, "pairs", lambda these: itertools.islice(pairs(these), 5))
+    monkeypatch.setattr(Cases, "pairs", lambda these: itertools.islice(pairs(these), 6))
     path = registry.resolve_original("tiny").path
     known = known_models()[registry.content_sha256(path)]
     with LlamaCppModel(path, style="plain") as model:

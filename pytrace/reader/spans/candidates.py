@@ -102,23 +102,33 @@ def opening_of(text: str) -> str:
 
 def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
     """Find the stretches that may be an answer, in the order in which they begin."""
+    english = are_english(sentences)
+    for number, sentence in enumerate(sentences):
+        yield from spans_of(number, sentence, english=english)
+
+
+def are_english(sentences: Sequence[Sentence]) -> bool:
+    """Return whether sentences are English, by the share of their articles, prepositions and the like; no prose at all is."""
     prose = [word for sentence in sentences if not sentence.is_title for word in _prose(sentence)]
     loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
-    english = not prose or loose >= _ENGLISH_SHARE * len(prose)
-    for number, sentence in enumerate(sentences):
-        if sentence.heading > 1:
-            continue  # a heading further up is shared by many passages
-        if sentence.is_title:
-            yield from _titles(number, sentence)
-        elif english:
-            yield from _phrases(number, sentence)
-            yield from _enumerations(number, sentence)
-            yield from _long_code(number, sentence, MOST_WORDS)
-            yield from _quotations(number, sentence)
-            yield from _parts_of_origins(number, sentence)
-        else:
-            yield from _stretches(number, sentence)
-            yield from _long_code(number, sentence, MOST_WORDS // 2)
+    return not prose or loose >= _ENGLISH_SHARE * len(prose)
+
+
+def spans_of(number: int, sentence: Sentence, *, english: bool) -> Iterator[Span]:
+    """Find the stretches of one sentence that may be an answer, where it has this number."""
+    if sentence.heading > 1:
+        return  # a heading further up is shared by many passages
+    if sentence.is_title:
+        yield from _titles(number, sentence)
+    elif english:
+        yield from _phrases(number, sentence)
+        yield from _enumerations(number, sentence)
+        yield from _long_code(number, sentence, MOST_WORDS)
+        yield from _quotations(number, sentence)
+        yield from _parts_of_origins(number, sentence)
+    else:
+        yield from _stretches(number, sentence)
+        yield from _long_code(number, sentence, MOST_WORDS // 2)
 
 
 def _prose(sentence: Sentence) -> Sequence[Word]:

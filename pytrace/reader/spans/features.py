@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from pytrace.reader.answers import normalise_answer
-from pytrace.reader.spans.candidates import Sentence, Span, find_spans, read_entries
+from pytrace.reader.spans.candidates import Sentence, Span, are_english, read_entries, spans_of
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, merge_articles, names_of
 from pytrace.reader.spans.focus import FocusView
 from pytrace.reader.spans.question import Asked, read_question
@@ -84,20 +85,14 @@ def candidates(
         denied = is_denied(question, [f"{entry.title}. {said}" for entry in entries_read for said in entry.sentences])
         yes = Scored("yes", yes_features(question, merge_articles(entries_read)), ())
         return [yes, Scored("no", {"denied": 1.0} if denied else {}, ())]
-    view = _View(question, asked, sentences)
-    spans = []
-    for span in find_spans(sentences):
+    forms = [normalise_answer(sentence.text) for sentence in sentences]
+    view = _View(question, asked, sentences, forms)
+    if asked.identifier:
+        near = None
+    found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
+    for span, form in _spans(entries, sentences, forms, near, view.decided):
         entry = sentences[span.sentence].entry
         text = entries[entry][span.start : span.end]
-        form = normalise_answer(text)
-        if form:
-            spans.append((span, entry, text, form))
-    if near is not None and not asked.identifier:
-        touched = _touching(near)
-        kept = {form for span, entry, _, form in spans if touched(entry, span.start, span.end)} | view.decided
-        spans = [one for one in spans if one[3] in kept]
-    found: dict[str, tuple[str, Features, list[tuple[int, int, int]]]] = {}
-    for span, entry, text, form in spans:
         features = {**view.features(span, form), **of_entries[entry]}
         place = (entry, span.start, span.end)
         if form in found:
@@ -111,6 +106,46 @@ def candidates(
     for _, features, _ in found.values():
         features["again"] = math.log1p(features.get("again", 0.0))
     return [Scored(text, features, tuple(places)) for text, features, places in found.values()]
+
+
+def _spans(
+    entries: Sequence[str],
+    sentences: Sequence[Sentence],
+    forms: Sequence[str],
+    near: Sequence[tuple[int, int, int]] | None,
+    decided: set[str],
+) -> Iterator[tuple[Span, str]]:
+    """Yield spans of sentences with their normal forms: those near some places or with the form of one of these, or all.
+
+    `forms` are those of the sentences: one that has no such form within is not looked at.
+    """
+    english = are_english(sentences)
+
+    @cache
+    def spans(number: int) -> list[tuple[Span, str]]:
+        sentence = sentences[number]
+        found = []
+        for span in spans_of(number, sentence, english=english):
+            form = normalise_answer(entries[sentence.entry][span.start : span.end])
+            if form:
+                found.append((span, form))
+        return found
+
+    if near is None:
+        for number in range(len(sentences)):
+            yield from spans(number)
+        return
+    touched = _touching(near)
+    kept = {
+        form
+        for number, sentence in enumerate(sentences)
+        if touched(sentence.entry, sentence.start, sentence.start + len(sentence.text))
+        for span, form in spans(number)
+        if touched(sentence.entry, span.start, span.end)
+    } | decided
+    for number, form_of_all in enumerate(forms):
+        if any(form in form_of_all for form in kept):
+            yield from ((span, form) for span, form in spans(number) if form in kept)
 
 
 def _touching(places: Sequence[tuple[int, int, int]]) -> Callable[[int, int, int], bool]:
@@ -128,7 +163,7 @@ def _touching(places: Sequence[tuple[int, int, int]]) -> Callable[[int, int, int
 class _View:
     """A question beside its evidence: what every span of it is looked at with."""
 
-    def __init__(self, question: str, asked: Asked, sentences: Sequence[Sentence]) -> None:
+    def __init__(self, question: str, asked: Asked, sentences: Sequence[Sentence], forms: Sequence[str]) -> None:
         self._asked = asked
         self._question = f" {normalise_answer(question)} "
         self._sentences = sentences
@@ -140,7 +175,7 @@ class _View:
         self._headed = {sentence.entry for sentence in sentences if sentence.heading}
         self._articles = [names for number, names in enumerate(self._titles) if number not in self._headed]
         self._asked_about = [any(f" {name} " in self._question for name in names) for names in self._titles]
-        self._linked, self._leads = _links(self._titles, sentences)
+        self._linked, self._leads = _links(self._titles, sentences, forms)
         counts = Counter(stem for sentence in sentences for stem in {word.stem for word in sentence.words})
         self._focus = FocusView(question, [sentence.words for sentence in sentences])
         self._below: dict[int, list[int]] = {}
@@ -233,12 +268,14 @@ def _titled(sentences: Sequence[Sentence]) -> list[Entry]:
     return entries
 
 
-def _links(titles: Sequence[Sequence[str]], sentences: Sequence[Sentence]) -> tuple[list[bool], list[bool]]:
+def _links(
+    titles: Sequence[Sequence[str]], sentences: Sequence[Sentence], forms: Sequence[str]
+) -> tuple[list[bool], list[bool]]:
     """Tell which entries are named in others, and which sentences name other entries."""
     linked = [False] * len(titles)
     leads = []
-    for sentence in sentences:
-        text = f" {normalise_answer(sentence.text)} "
+    for sentence, form in zip(sentences, forms, strict=True):
+        text = f" {form} "
         named = [
             number
             for number, names in enumerate(titles)

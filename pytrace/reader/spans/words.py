@@ -155,6 +155,7 @@ def _add_words(found: list[Word], text: str, first: int, stop: int, last: int) -
             found.append(Word(word, start, end, _kind(word)))
 
 
+@lru_cache(1 << 16)
 def _kind(word: str) -> Kind:
     lower = word.lower()
     if not word[0].isalnum():
