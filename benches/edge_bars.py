@@ -214,9 +214,9 @@ def speed(bench: Bench) -> Iterator[Bar]:
 
 def cold(arguments: Sequence[str]) -> tuple[float, float]:
     """Return the seconds that a command takes, and its memory in MB."""
-    # A small process starts it: the largest memory of a process counts what its parent had when it began.
+    # Start it from a small process: a child's peak memory (ru_maxrss) includes what its parent held when it forked.
     done = subprocess.run(
-        [sys.executable, "-c", _COLD, sys.executable, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _COLD, sys.executable, *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
     seconds, memory, code = map(float, done.stdout.split())
     if code not in (0, 1):

@@ -103,7 +103,7 @@ class Engine:
         return self.known_abilities or MeasuredAbilities(self.llm, lambda: self.model, reader=self.reader_llm)
 
     def preload(self, *, language_model: bool = True) -> None:
-        """Load the encoder, and the language model that reads answers, in the background while the caller reads documents.
+        """Load the encoder, and the models that read answers, in the background while the caller reads documents.
 
         A model that cannot be loaded is reported when it is first used.
         """
@@ -113,8 +113,14 @@ class Engine:
             with suppress(Exception):
                 get()
 
+        def small() -> None:
+            # After the encoder, which is needed first.
+            _ = self.encoder
+            if shipped_edge() is not None:
+                self.edge_model().open_reader()
+
         # No daemons: native code must not run on while the process takes itself apart.
-        for get in (lambda: self.encoder, *((lambda: reader.context_tokens,) if language_model else ())):
+        for get in (small, *((lambda: reader.context_tokens,) if language_model else ())):
             threading.Thread(target=load, args=(get,), name="loading models").start()
 
     @functools.cached_property

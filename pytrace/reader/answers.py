@@ -197,7 +197,10 @@ def clean_answer(text: str) -> str:
 
 def _closed_before(line: str) -> bool:
     """Return whether a line's first quote is closed before its end, and another opened, as in '"A" and "B"'."""
-    return re.search(rf"{re.escape(line[-1])}\W.*{re.escape(line[0])}", line[1:-1]) is not None
+    first, last = re.escape(line[0]), re.escape(line[-1])
+    # One mark for both opens before a letter or digit that no other stands before, unlike an apostrophe.
+    pattern = rf"{last}.*{first}" if first != last else rf"(?<=\S){last}(?=\W).*(?<!\w){first}(?=\w)"
+    return re.search(pattern, line[1:-1]) is not None
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -31,7 +31,9 @@ _FIRST_RATE = 0.01
 # What decides nothing about the trained weights, and may change when a training is resumed.
 _HARMLESS = frozenset({"checkpoint_steps", "checkpoint_minutes", "weights"})
 _LENGTH = "length in "
-_LOCK = "lock"
+LOCK = "lock"
+"""A file that whoever writes checkpoints into its folder has locked."""
+
 _CHECKPOINT = re.compile(r"step-(\d+)\.pt")
 # The one before stays until the next is on the disk, and then for one turn more, in case a disk loses what it promised.
 _KEPT = 2
@@ -145,8 +147,6 @@ def learn(
     # and goes on with `resume`; but not with a length in minutes.
     torch = train_package("torch")
     check_device(device)
-    if directory is not None and not resume and checkpoints(directory):
-        raise InputError(f"{directory} holds the checkpoints of a training; go on with --resume, or name another --out")
     # All that decides the weights: a training is resumed with the same only.
     whole_recipe = {
         **(recipe or {}),
@@ -156,9 +156,14 @@ def learn(
         "device": device,
     }
     with contextlib.ExitStack() as held:
-        if directory is not None:
+        if directory is not None and not resume:
             directory.mkdir(parents=True, exist_ok=True)
-            held.enter_context(take_writer_lock(directory / _LOCK, str(directory)))
+        if directory is not None and directory.is_dir():
+            held.enter_context(take_writer_lock(directory / LOCK, str(directory)))
+            if not resume and checkpoints(directory):
+                raise InputError(
+                    f"{directory} holds the checkpoints of a training; go on with --resume, or name another --out"
+                )
         held.enter_context(use_threads(threads))
         run = _Run(torch, network.to(device), lesson, settings, length, whole_recipe)
         if resume:

@@ -62,7 +62,7 @@ BEGINNINGS: dict[str, tuple[str, ...]] = {
     "certify discriminate": ("--kg", "kg.tsv", "--data", "questions.jsonl", "--limit", "1", "--mode", "zero-shot"),
     "certify generate": ("--kg", "kg.tsv", "--data", "questions.jsonl", "--limit", "1", "--prompting", "cot"),
     "certify table": ("judged.jsonl",),
-    # Misinformation is written by a language model, for a minute.
+    # The default noises include misinformation, which a language model writes for a minute.
     "perturb": ("--data", "questions.jsonl", "--out", "broken.jsonl", "--noise", "irrelevant"),
     "kg build": ("--docs", "docs", "--out", "new.kg"),
     "kg edit": ("kg", "no-such-document", "--triples", "kg.tsv"),

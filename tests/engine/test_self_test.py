@@ -178,8 +178,8 @@ def test_a_model_that_writes_nothing_writes_no_triples() -> None:
 def test_the_tiny_model_is_found_as_the_package_says(
     test: Literal["choices", "triples"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A third of the steps that a verdict takes, four seconds each. With one right letter among six, they speak four to one against what
-    # is presumed; five would be too few, since a processor may round to another letter.
+    # Six pairs, a third of a whole verdict, take four seconds each. Even with one right letter of six the odds are four to one against
+    # the presumed ability. Five are too few: rounding on another processor can change a letter.
     pairs = Cases.pairs
     monkeypatch.setattr(Cases, "pairs", lambda these: itertools.islice(pairs(these), 6))
     path = registry.resolve_original("tiny").path

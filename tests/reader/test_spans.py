@@ -213,6 +213,8 @@ def test_which_of_two_by_their_dates(question: str, chosen: int | None) -> None:
         ("Which film was released later, First Blood or Die Hard?", 1),
         ("Which is older, Die Hard or First Blood?", None),
         ("Which film's director is older, Die Hard or First Blood?", None),
+        ("Which film was released first/earlier, First Blood or Die Hard?", 0),
+        ("Which of the two came first-of-all: First Blood or Die Hard?", 0),
     ],
 )
 def test_words_of_titles_do_not_say_how_two_are_compared(question: str, chosen: int | None) -> None:
@@ -221,6 +223,18 @@ def test_words_of_titles_do_not_say_how_two_are_compared(question: str, chosen: 
         Entry("Die Hard (film)", ["Die Hard is a film of 1988 with Bo Ek, who died in 2010."]),
     ]
     assert earlier_or_later(question, entries) == chosen
+
+
+def test_a_title_that_is_the_word_of_the_comparison_is_taken_out_once() -> None:
+    entries = [Entry("Last", ["Last is an album of 1992."]), Entry("Jaws", ["Jaws is a film of 1975."])]
+    assert earlier_or_later("Which came out last: Jaws or Last?", entries) == 0
+
+
+def test_a_span_is_found_though_its_last_letter_changes_with_what_follows() -> None:
+    entry = "[Τ] ΠΡΟΕΔΡΟΣ:Γιώργος Παπάς"
+    at = entry.index("ΠΡΟΕΔΡΟΣ")
+    found = candidates("Τ?", [entry], near=[(0, at, at + 8)])
+    assert "ΠΡΟΕΔΡΟΣ" in [one.text for one in found]
 
 
 def test_a_title_never_names_the_role_by_way_of_which_two_are_compared() -> None:

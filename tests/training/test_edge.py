@@ -177,20 +177,20 @@ class TestExamples:
         for wrong, said in (
             ({**right, "spans": [[1, 0, 2]]}, "spans must lie in their passages"),
             ({**right, "spans": [[0, 5, 99]]}, "spans must lie in their passages"),
-            ({**right, "kind": "maybe"}, "not a question .*maybe"),
-            ({**right, "kind": ["span"]}, r"not a question .*\$\.kind"),
-            ({"question": "Where?"}, "not a question .*missing"),
-            ({**right, "question": None}, r"not a question .*\$\.question"),
-            ({**right, "passages": [1]}, r"not a question .*\$\.passages"),
-            ({**right, "spans": [[0, 1]]}, r"not a question .*\$\.spans"),
-            ({**right, "spans": [["0", 1, 2]]}, r"not a question .*\$\.spans"),
-            ([], "not a question"),
+            ({**right, "kind": "maybe"}, "not a valid question .*maybe"),
+            ({**right, "kind": ["span"]}, r"not a valid question .*\$\.kind"),
+            ({"question": "Where?"}, "not a valid question .*missing"),
+            ({**right, "question": None}, r"not a valid question .*\$\.question"),
+            ({**right, "passages": [1]}, r"not a valid question .*\$\.passages"),
+            ({**right, "spans": [[0, 1]]}, r"not a valid question .*\$\.spans"),
+            ({**right, "spans": [["0", 1, 2]]}, r"not a valid question .*\$\.spans"),
+            ([], "not a valid question"),
         ):
             path.write_text(f"{json.dumps(right)}\n{json.dumps(wrong)}\n", "utf-8")
             with pytest.raises(DataError, match=rf"rows\.jsonl:2.*{said}"):
                 reading_examples(path)
         path.write_text(json.dumps(right) + "\n{", "utf-8")
-        with pytest.raises(DataError, match=r"rows\.jsonl:2.*not a question"):
+        with pytest.raises(DataError, match=r"rows\.jsonl:2.*not a valid question"):
             reading_examples(path)
         path.write_bytes(json.dumps(right).encode() + b'\n{"question": "\xff"}')
         with pytest.raises(DataError, match=r"rows\.jsonl:2"):
@@ -198,6 +198,8 @@ class TestExamples:
         path.write_text(json.dumps(right), "utf-8")
         (example,) = reading_examples(path)
         assert example.answers == ("Rome",)
+        path.write_text(json.dumps({**right, "question": "Where \ud83d?", "score": math.nan}), "utf-8")
+        assert reading_examples(path)[0].question == "Where \ud83d?"
 
     def test_a_claim_has_its_evidence_as_one_text(self, tmp_path: Path) -> None:
         row = {
@@ -210,7 +212,7 @@ class TestExamples:
         path.write_text(json.dumps(row), "utf-8")
         assert checking_examples(path) == [CheckingExample("A lies.", "[A] A lies. It is. No.", "supported", "fm2")]
         path.write_text(json.dumps({**row, "label": "true"}), "utf-8")
-        with pytest.raises(DataError, match=r"claims\.jsonl:1.*not a claim .*true"):
+        with pytest.raises(DataError, match=r"claims\.jsonl:1.*not a valid claim .*true"):
             checking_examples(path)
 
     def test_a_title_stands_once_before_its_sentences(self) -> None:
@@ -800,7 +802,13 @@ class TestCommand:
         stated = {row["claim"] for row in claims if question_hash(row["claim"]) in hashes}
         # And no made ones: the questions were not read, and made claims are not listed.
         assert len(hashes) == len({row["question"] for row in read} | stated)
-        # What an earlier model left goes with it.
+        (tmp_path / "other" / "model").mkdir(parents=True)
+        (tmp_path / "other" / "model" / "weights.py").touch()
+        other = [str(tmp_path / "other") if each == str(out) else each for each in command]
+        refused = CliRunner().invoke(program, [*other, "--steps", "12"])
+        assert "was not written by a training" in str(refused.exception)
+        assert (tmp_path / "other" / "model" / "weights.py").exists()
+        # Files of an earlier model are removed with it.
         (out / "model" / "reading.json").touch()
         (out / "model.new").mkdir()
         (out / "model.new" / "check.onnx").touch()
@@ -868,9 +876,9 @@ class TestCommand:
             network.heads["read"].bias.fill_(math.nan)
         export_edge(network, base / "tokenizer.json", tmp_path)
         model = EdgeModel(tmp_path)
-        with pytest.raises(ModelError, match=r"model\.onnx gives numbers that are not finite"):
+        with pytest.raises(ModelError, match=r"model\.onnx returned NaN or infinity"):
             model.read(["Where?"], [PAGES[:1]])
-        with pytest.raises(ModelError, match=r"model\.onnx failed on 2 tokens"):
+        with pytest.raises(ModelError, match=r"model\.onnx failed on an input of 2 tokens"):
             model._run(("start",), PackedInput(*np.full((3, 2), 1 << 30, np.int32), np.zeros((2, 2), np.int32)))
 
     def test_a_folder_without_the_model_is_refused(self, base: Path, tiny: Tiny, tmp_path: Path) -> None:
@@ -884,10 +892,10 @@ class TestCommand:
             (tmp_path / name).write_bytes((tiny.path / "onnx" / "model.onnx").read_bytes())
         model = EdgeModel(tmp_path)
         with pytest.raises(
-            ModelFileError, match=r"takes .* instead of input_ids, token_type_ids; give a model that this version's"
+            ModelFileError, match=r"expects inputs .* instead of input_ids, token_type_ids; use a model written by"
         ):
             model.read(["Where?"], [PAGES[:1]])
-        with pytest.raises(ModelFileError, match=r"takes .* instead of input_ids, token_type_ids"):
+        with pytest.raises(ModelFileError, match=r"expects inputs .* instead of input_ids, token_type_ids"):
             model.check(["Where?"], PAGES[:1])
         export_edge(edge_network(base, seed=0), base / "tokenizer.json", tmp_path)
         whole = (tmp_path / SHARED).read_bytes()

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from pytrace.errors import ModelError, ModelFileError
 from pytrace.models.edge.packing import PackedInput, Packer
 from pytrace.models.edge.reading import READ_OUTPUTS, EdgeReading, Logits, check, link, read
-from pytrace.models.encoders.onnx_graph import first_line, open_session
+from pytrace.models.encoders.onnx_graph import NO_MEMORY, first_line, open_session
 
 GRAPH, CHECK_GRAPH, SHARED = "model.onnx", "check.onnx", "embeddings.bin"
 """What reads and links, what checks claims, and the word embeddings of both."""
 
 INPUTS = ("input_ids", "token_type_ids")
-"""What each graph takes: inputs of one length, so that no mask says what is padding."""
+"""Inputs of each graph. All rows have the same length, so there is no attention mask."""
 
 OUTPUTS = {GRAPH: (*READ_OUTPUTS, "link"), CHECK_GRAPH: ("check",)}
 """What each graph gives."""
@@ -67,17 +67,21 @@ class EdgeModel:
             if graph not in self._sessions:
                 session = open_session(self.directory / graph, ["CPUExecutionProvider"], self._threads)
                 for does, items, wanted in (
-                    ("takes", session.get_inputs(), INPUTS),
-                    ("gives", session.get_outputs(), OUTPUTS[graph]),
+                    ("expects inputs", session.get_inputs(), INPUTS),
+                    ("has outputs", session.get_outputs(), OUTPUTS[graph]),
                 ):
                     given = tuple(item.name for item in items)
                     if given != wanted:
                         raise ModelFileError(
-                            f"{self.directory / graph} {does} {', '.join(given)} instead of {', '.join(wanted)}; give a model "
-                            "that this version's 'pytrace train edge' wrote"
+                            f"{self.directory / graph} {does} {', '.join(given)} instead of {', '.join(wanted)}; use a model "
+                            "written by this version of 'pytrace train edge'"
                         )
                 self._sessions[graph] = session
             return self._sessions[graph]
+
+    def open_reader(self) -> None:
+        """Open the graph that reads now, instead of when it is first needed."""
+        self._session(GRAPH)
 
     def _run(self, outputs: Sequence[str], packed: PackedInput) -> Logits:
         graph = CHECK_GRAPH if "check" in outputs else GRAPH
@@ -85,14 +89,16 @@ class EdgeModel:
         try:
             found = tuple(session.run(list(outputs), packed.arrays))
         except Exception as error:  # onnxruntime raises classes of its own that share no base
+            if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+                raise MemoryError(
+                    f"there is no memory for {len(packed.ids)} tokens of {self.directory / graph}"
+                ) from error
             raise ModelError(
-                f"{self.directory / graph} failed on {len(packed.ids)} tokens ({first_line(error)}); install or train the "
-                "model again"
+                f"{self.directory / graph} failed on an input of {len(packed.ids)} tokens ({first_line(error)}); reinstall "
+                "or retrain the model"
             ) from error
         if not all(np.isfinite(values).all() for values in found):
-            raise ModelError(
-                f"{self.directory / graph} gives numbers that are not finite; install or train the model again"
-            )
+            raise ModelError(f"{self.directory / graph} returned NaN or infinity; reinstall or retrain the model")
         return found
 
     def read(self, questions: Sequence[str], passages: Sequence[Sequence[str]], *, top: int = 5) -> list[EdgeReading]:

@@ -293,6 +293,6 @@ def _findall(path: Path, pattern: re.Pattern[bytes]) -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message without a full stop at its end; of an empty message the error's class."""
+    """Return the first line of an error's message without its final period, or the class name if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

@@ -108,14 +108,14 @@ def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
 
 
 def are_english(sentences: Sequence[Sentence]) -> bool:
-    """Return whether sentences are English, by the share of their articles, prepositions and the like; no prose at all is."""
+    """Return whether sentences are English, by their share of articles, prepositions and the like; True if there is no prose."""
     prose = [word for sentence in sentences if not sentence.is_title for word in _prose(sentence)]
     loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
     return not prose or loose >= _ENGLISH_SHARE * len(prose)
 
 
 def spans_of(number: int, sentence: Sentence, *, english: bool) -> Iterator[Span]:
-    """Find the stretches of one sentence that may be an answer, where it has this number."""
+    """Find the stretches of one sentence that may be an answer; `number` is the sentence's index."""
     if sentence.heading > 1:
         return  # a heading further up is shared by many passages
     if sentence.is_title:

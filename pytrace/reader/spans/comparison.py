@@ -23,6 +23,7 @@ _DEATH = re.compile(r"\b(?:died|dead|death|die)\b")
 _BIRTH = re.compile(r"\b(?:born|birth|birthday|older|oldest|younger|youngest)\b")
 _BRACKETS = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 _ENDED = re.compile(r"\s*(?:[–—-]|died\b)")
+_MARK = re.compile(r"[^\w\s]")
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")
 _OPENING = 400  # characters in which a life's dates stand in brackets
 _NEAR = 120  # characters behind "born" in which the date stands
@@ -102,21 +103,30 @@ def asked_about(question: str, entries: Sequence[Entry]) -> list[int]:
 
 
 def without_names(question: str, named: Sequence[Entry]) -> str:
-    """Return the normal form of a question without the names of the entries that it asks about.
+    """Return the words of a question in lower case, without the names of the entries that it asks about, each taken out once.
 
     Examples
     --------
     >>> without_names("Which film stars Stallone, First Blood or Jaws?", [Entry("First Blood", []), Entry("Jaws (film)", [])])
     'which film stars stallone or'
     """
-    asked = f" {normalise_answer(question)} "
-    for name in sorted((name for entry in named for name in names_of(entry.title)), key=len, reverse=True):
-        asked = asked.replace(f" {name} ", " ")
-    return asked.strip()
+    asked = f" {_spaced(question)} "
+    for entry in sorted(named, key=lambda entry: -len(entry.title)):
+        for name in (_spaced(entry.title), _spaced(_QUALIFIED.sub("", entry.title))):
+            before, found, after = asked.rpartition(f" {name} ")
+            if name and found:
+                asked = f"{before} {after}"
+                break
+    return " ".join(asked.split())
+
+
+def _spaced(text: str) -> str:
+    """Return a text's normal form with its punctuation as spaces: "first-born" has the word "first"."""
+    return normalise_answer(_MARK.sub(" ", text))
 
 
 def role_of(asked: str) -> str | None:
-    """Return the role (director, author, …) by way of which a question, without the names in it, compares."""
+    """Return the role (director, author, …) through which a question compares; take names out first (`without_names`) where they are known."""
     return next((role for role in LISTS.roles if re.search(rf"\b{role}s?\b", asked.lower())), None)
 
 

@@ -115,9 +115,9 @@ def _spans(
     near: Sequence[tuple[int, int, int]] | None,
     decided: set[str],
 ) -> Iterator[tuple[Span, str]]:
-    """Yield spans of sentences with their normal forms: those near some places or with the form of one of these, or all.
+    """Yield spans with their normal forms: those that overlap `near`, and others with the same form or a decided one; without `near`, all.
 
-    `forms` are those of the sentences: one that has no such form within is not looked at.
+    `forms` are the sentences' normal forms. A sentence that contains none of the forms looked for is skipped.
     """
     english = are_english(sentences)
 
@@ -136,15 +136,19 @@ def _spans(
             yield from spans(number)
         return
     touched = _touching(near)
-    kept = {
-        form
+    first = [
+        number
         for number, sentence in enumerate(sentences)
         if touched(sentence.entry, sentence.start, sentence.start + len(sentence.text))
+    ]
+    kept = decided | {
+        form
+        for number in first
         for span, form in spans(number)
-        if touched(sentence.entry, span.start, span.end)
-    } | decided
+        if touched(sentences[number].entry, span.start, span.end)
+    }
     for number, form_of_all in enumerate(forms):
-        if any(form in form_of_all for form in kept):
+        if number in first or any(form in form_of_all for form in kept):
             yield from ((span, form) for span, form in spans(number) if form in kept)
 
 

@@ -33,10 +33,10 @@ def yes_features(question: str, entries: Sequence[Entry]) -> dict[str, float]:
     {'yes': 1.0, 'yes: one country False': 1.0}
     """
     named = asked_about(question, entries)
-    told = without_names(question, [entries[number] for number in named])
+    bare = without_names(question, [entries[number] for number in named])
     features = {"yes": 1.0}
-    if _SAME.search(told) and _ORIGIN.search(told):
-        found = [_countries(entry) for entry in _compared(role_of(told), named, entries)]
+    if _SAME.search(bare) and _ORIGIN.search(bare):
+        found = [_countries(entry) for entry in _compared(role_of(bare), named, entries)]
         if len(found) == 2 and all(found):
             features[f"yes: one country {found[0][0] == found[1][0]}"] = 1.0
         return features

@@ -73,9 +73,9 @@ def _float_graph(network: Any, path: Path) -> None:
 
 
 def _attention(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> tuple[Any, None]:
-    """Give a graph onnxruntime's own attention; query, key and value are [batch, heads, tokens, width].
+    """Export attention as onnxruntime's operator; query, key and value are [batch, heads, tokens, width].
 
-    PyTorch's takes a mask and replaces what is NaN: of 512 tokens, that takes 45 % of a run.
+    PyTorch's export applies a mask and replaces NaN, which takes 45 % of the time of a 512-token input.
     """
     torch = train_package("torch")
     inputs = [part.transpose(1, 2).flatten(2) for part in (query, key, value)]

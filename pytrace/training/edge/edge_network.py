@@ -71,7 +71,7 @@ def edge_network(base: Path, *, seed: int, frozen_layers: int = 0) -> Any:
                 )
 
         def forward(self, input_ids: Any, token_type_ids: Any) -> tuple[Any, ...]:
-            """Return what `read` gives of inputs of one length, and last what `check` does."""
+            """Return the outputs of `read` for unpadded inputs, then that of `check`."""
             inputs = {"input_ids": input_ids, "token_type_ids": token_type_ids}
             return *self.read(**inputs), self.check(**inputs)
 

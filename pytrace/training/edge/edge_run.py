@@ -23,6 +23,7 @@ from pytrace.models.registry.model_files import sha256_of
 from pytrace.processes import useful_threads
 from pytrace.records import Document
 from pytrace.storage.files import replace_file
+from pytrace.storage.locks import take_writer_lock
 from pytrace.storage.question_hashes import load_question_hashes, save_question_hashes
 from pytrace.training.edge.composed_questions import composed_questions
 from pytrace.training.edge.edge_examples import (
@@ -45,7 +46,7 @@ from pytrace.training.edge.made_questions import made_questions
 from pytrace.training.edge.made_statements import claim_twins, made_answers, made_statements
 from pytrace.training.made_claims import make_claims
 from pytrace.training.network import train_package
-from pytrace.training.trainer import Progress, checkpoints, learn
+from pytrace.training.trainer import LOCK, Progress, checkpoints, learn
 from pytrace.training.training_settings import Length
 
 MODEL = "model"
@@ -246,11 +247,32 @@ def train_edge(
         The folder holds another training.
     DataError
         A file of the data cannot be read.
+    LockedError
+        Another process is training in the folder.
     """
+    out.mkdir(parents=True, exist_ok=True)
+    with take_writer_lock(out / LOCK, str(out)):
+        return _train(data, out, settings, length, base, threads, resume, on_message, on_progress)
+
+
+def _train(
+    data: Path,
+    out: Path,
+    settings: EdgeSettings,
+    length: Length,
+    base: str,
+    threads: int | None,
+    resume: bool,
+    on_message: Callable[[str], None] | None,
+    on_progress: Callable[[Progress], None] | None,
+) -> EdgeReport:
     report = on_message or (lambda _: None)
     train_package("onnxscript")  # the export needs it, at the end
-    if checkpoints(out / CHECKPOINTS) and not resume:
+    trained = bool(checkpoints(out / CHECKPOINTS))
+    if trained and not resume:
         raise InputError(f"{out} holds a training; continue with --resume, or name another --out")
+    if (out / MODEL).exists() and not trained and not (out / REPORT).is_file():
+        raise InputError(f"{out / MODEL} was not written by a training and would be replaced; name another --out")
     start = registry.resolve(base, "base")
     report("finding neighbors of passages")
     encoder = OnnxEncoder(registry.resolve(_NEIGHBOR_ENCODER, "encoder"), threads=threads)
@@ -274,17 +296,20 @@ def train_edge(
     mix_weights(network, before, settings.base_share)
     report("writing the model")
     save_float(network, start, out / FLOAT)
-    # In a folder that takes its name when all is there: a kill never leaves files of two models together.
-    new = out / f"{MODEL}.new"
-    shutil.rmtree(new, ignore_errors=True)
+    # Export into a temporary folder and rename it last, so that an interrupted run never mixes files of two models.
+    new, old = out / f"{MODEL}.new", out / f"{MODEL}.old"
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
     export_edge(network, start / TOKENIZER, new)
     # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
     earlier = load_question_hashes(start / WEIGHTS, remedy="train the base again") or ()
     read = task.questions(done.steps)
     for path in (out / FLOAT / WEIGHTS, new / GRAPH):
         save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
-    shutil.rmtree(out / MODEL, ignore_errors=True)
+    if (out / MODEL).exists():
+        (out / MODEL).rename(old)
     new.rename(out / MODEL)
+    shutil.rmtree(old, ignore_errors=True)
     result = EdgeReport(
         base=base,
         data=examples.counts,

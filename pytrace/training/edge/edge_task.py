@@ -87,7 +87,7 @@ class EdgeTask:
         return total / len(self.held_out)
 
     def questions(self, steps: int) -> set[str]:
-        """Return the questions that so many steps have read or had claims of, and the claims of data sets."""
+        """Return the questions that the first steps read, directly or as claims made from them, and the claims of data sets."""
         read: set[str] = set()
         for epoch in range(-(-steps // self.epoch_steps)):
             some = self._plan(epoch)[: steps - epoch * self.epoch_steps]
@@ -258,7 +258,7 @@ def _asked(example: Example) -> str:
 
 
 def _known(example: Example) -> str:
-    """Return the question or the claim of a data set that an example is or is made of; "" for what is made of passages."""
+    """Return the data set's question or claim that an example is or was made from; "" if it was made from passages alone."""
     if isinstance(example, CheckingExample) and example.question:
         return example.question
     made = not isinstance(example, ReadingExample) and example.source.startswith("made")
