@@ -246,6 +246,7 @@ def test_a_killed_training_goes_on_to_the_same_model(
     status, _, said = call(*arguments)
     assert (status, said.splitlines()[-1]) == (130, "pytrace: interrupted")
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "lock",
         "step-00000008.pt",
         "step-00000016.pt",
     ]
