@@ -201,6 +201,15 @@ class TestExamples:
         path.write_text(json.dumps({**right, "question": "Where \ud83d?", "score": math.nan}), "utf-8")
         assert reading_examples(path)[0].question == "Where \ud83d?"
 
+    def test_a_file_that_is_cut_off_or_damaged_is_an_error(self, tmp_path: Path) -> None:
+        row = json.dumps({"claim": "A lies.", "evidence": ["A lies."], "label": "supported", "source": "x"}) + "\n"
+        path = tmp_path / "claims.jsonl.gz"
+        whole = gzip.compress((row * 50).encode())
+        for content in (whole[:-12], whole[:12] + b"\xff" * 8 + whole[20:], b"no gzip"):
+            path.write_bytes(content)
+            with pytest.raises(DataError, match=r"claims\.jsonl\.gz:\d+.*cut off or damaged"):
+                checking_examples(path)
+
     def test_a_claim_has_its_evidence_as_one_text(self, tmp_path: Path) -> None:
         row = {
             "claim": "A lies.",

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -142,14 +143,22 @@ def passage_texts(path: Path) -> list[str]:
 def _rows(path: Path, kind: type[_Row]) -> Iterator[_Row]:
     """Yield the rows of a JSON Lines file, plain or gzipped; raise `DataError` at the first one that is not of the kind."""
     opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                yield msgspec.convert(json.loads(line), kind)  # msgspec's own reader refuses half of a surrogate pair
-            except ValueError as error:
-                raise DataError(
-                    f"row is not a valid {kind.__name__[1:].lower()} ({error})", path=path, line=number
-                ) from error
+    number = 0
+    try:
+        with opened(path, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    yield msgspec.convert(
+                        json.loads(line), kind
+                    )  # msgspec's own reader refuses half of a surrogate pair
+                except ValueError as error:
+                    raise DataError(
+                        f"row is not a valid {kind.__name__[1:].lower()} ({error})", path=path, line=number
+                    ) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"the file is cut off or damaged ({error}); copy it again", path=path, line=number + 1
+        ) from error
 
 
 def evidence_text(sentences: Sequence[str]) -> str:
