@@ -113,14 +113,13 @@ class Engine:
             with suppress(Exception):
                 get()
 
-        def small() -> None:
-            # After the encoder, which is needed first.
-            _ = self.encoder
+        def extraction() -> None:
+            _ = self.encoder  # first, since the search begins with it
             if shipped_edge() is not None:
                 self.edge_model().open_reader()
 
         # No daemons: native code must not run on while the process takes itself apart.
-        for get in (small, *((lambda: reader.context_tokens,) if language_model else ())):
+        for get in (extraction, *((lambda: reader.context_tokens,) if language_model else ())):
             threading.Thread(target=load, args=(get,), name="loading models").start()
 
     @functools.cached_property

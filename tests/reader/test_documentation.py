@@ -17,7 +17,7 @@ from pytrace.models.scripted import ScriptedModel
 from pytrace.reader.answers import clean_answer, normalise_answer
 from pytrace.reader.evidence import all_documents, document_text
 from pytrace.reader.places import answer_places
-from pytrace.reader.spans.candidates import find_spans, read_entries
+from pytrace.reader.spans.candidates import are_english, read_entries, spans_of
 from pytrace.reader.spans.features import candidates
 from pytrace.reader.spans.question import read_question
 from pytrace.reader.spans.reader import SpanReader
@@ -309,7 +309,12 @@ def test_code_is_one_word_or_one_span(parts: list[tuple[str, str, bool]]) -> Non
 def test_no_candidate_cuts_code_and_every_code_is_one(parts: list[tuple[str, str, bool]]) -> None:
     entry = f"[Title > Head `of` it] {written(parts)}"
     sentences = read_entries([entry])
-    spans = [(span.start, span.end) for span in find_spans(sentences)]
+    english = are_english(sentences)
+    spans = [
+        (span.start, span.end)
+        for number, sentence in enumerate(sentences)
+        for span in spans_of(number, sentence, english=english)
+    ]
     for start, end in spans:
         assert entry[start:end] == entry[start:end].strip()
         assert entry[start:end].count("`") % 2 == 0

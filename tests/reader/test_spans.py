@@ -14,7 +14,7 @@ from pytrace.reader.answers import Reading
 from pytrace.reader.evidence import all_documents, triple_evidence
 from pytrace.reader.places import answer_places
 from pytrace.reader.readers import ReaderName, ReaderSettings, make_reader
-from pytrace.reader.spans.candidates import find_spans, read_entries
+from pytrace.reader.spans.candidates import are_english, read_entries, spans_of
 from pytrace.reader.spans.comparison import Entry, earlier_or_later, life, merge_articles
 from pytrace.reader.spans.features import candidates, shape_of
 from pytrace.reader.spans.focus import focus_stems
@@ -47,7 +47,12 @@ def entries_of(documents: Sequence[Document]) -> tuple[str, ...]:
 
 def texts_of(entries: Sequence[str]) -> list[str]:
     sentences = read_entries(entries)
-    return [entries[sentences[span.sentence].entry][span.start : span.end] for span in find_spans(sentences)]
+    english = are_english(sentences)
+    return [
+        entries[sentence.entry][span.start : span.end]
+        for number, sentence in enumerate(sentences)
+        for span in spans_of(number, sentence, english=english)
+    ]
 
 
 def test_names_dates_numbers_and_phrases_are_found_and_no_name_is_cut() -> None:

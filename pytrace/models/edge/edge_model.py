@@ -20,7 +20,7 @@ GRAPH, CHECK_GRAPH, SHARED = "model.onnx", "check.onnx", "embeddings.bin"
 """What reads and links, what checks claims, and the word embeddings of both."""
 
 INPUTS = ("input_ids", "token_type_ids")
-"""Inputs of each graph. All rows have the same length, so there is no attention mask."""
+"""Inputs of each graph, one window at a time: nothing is padded, so none takes an attention mask."""
 
 OUTPUTS = {GRAPH: (*READ_OUTPUTS, "link"), CHECK_GRAPH: ("check",)}
 """What each graph gives."""
@@ -91,7 +91,7 @@ class EdgeModel:
         except Exception as error:  # onnxruntime raises classes of its own that share no base
             if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
                 raise MemoryError(
-                    f"there is no memory for {len(packed.ids)} tokens of {self.directory / graph}"
+                    f"not enough memory to run {self.directory / graph} on {len(packed.ids)} tokens"
                 ) from error
             raise ModelError(
                 f"{self.directory / graph} failed on an input of {len(packed.ids)} tokens ({first_line(error)}); reinstall "

@@ -100,15 +100,8 @@ def opening_of(text: str) -> str:
     return text[: found[0].end] if found and not SPACELESS.match(text) else text[:1]
 
 
-def find_spans(sentences: Sequence[Sentence]) -> Iterator[Span]:
-    """Find the stretches that may be an answer, in the order in which they begin."""
-    english = are_english(sentences)
-    for number, sentence in enumerate(sentences):
-        yield from spans_of(number, sentence, english=english)
-
-
 def are_english(sentences: Sequence[Sentence]) -> bool:
-    """Return whether sentences are English, by their share of articles, prepositions and the like; True if there is no prose."""
+    """Return whether sentences are English, by their share of articles, prepositions and the like; True if they have no prose."""
     prose = [word for sentence in sentences if not sentence.is_title for word in _prose(sentence)]
     loose = sum(word.kind in _LOOSE and word.kind != "mark" for word in prose)
     return not prose or loose >= _ENGLISH_SHARE * len(prose)

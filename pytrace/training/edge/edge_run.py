@@ -250,77 +250,63 @@ def train_edge(
     LockedError
         Another process is training in the folder.
     """
+    report = on_message or (lambda _: None)
     out.mkdir(parents=True, exist_ok=True)
     with take_writer_lock(out / LOCK, str(out)):
-        return _train(data, out, settings, length, base, threads, resume, on_message, on_progress)
-
-
-def _train(
-    data: Path,
-    out: Path,
-    settings: EdgeSettings,
-    length: Length,
-    base: str,
-    threads: int | None,
-    resume: bool,
-    on_message: Callable[[str], None] | None,
-    on_progress: Callable[[Progress], None] | None,
-) -> EdgeReport:
-    report = on_message or (lambda _: None)
-    train_package("onnxscript")  # the export needs it, at the end
-    trained = bool(checkpoints(out / CHECKPOINTS))
-    if trained and not resume:
-        raise InputError(f"{out} holds a training; continue with --resume, or name another --out")
-    if (out / MODEL).exists() and not trained and not (out / REPORT).is_file():
-        raise InputError(f"{out / MODEL} was not written by a training and would be replaced; name another --out")
-    start = registry.resolve(base, "base")
-    report("finding neighbors of passages")
-    encoder = OnnxEncoder(registry.resolve(_NEIGHBOR_ENCODER, "encoder"), threads=threads)
-    examples = edge_data(data, out, encoder, settings)
-    network = edge_network(start, seed=settings.seed, frozen_layers=settings.frozen_layers)
-    task = EdgeTask(
-        network,
-        Packer(start / TOKENIZER),
-        examples.reading,
-        examples.others,
-        examples.held_out,
-        examples.distractors,
-        settings,
-    )
-    before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    report(f"training on {sum(examples.counts.values()):,} examples per pass, {len(examples.held_out):,} held out")
-    done = learn(
-        network, task, settings, length, threads=threads, directory=out / CHECKPOINTS, resume=resume,
-        recipe={"base": sha256_of(start / WEIGHTS)}, tell=on_progress,
-    )  # fmt: skip
-    mix_weights(network, before, settings.base_share)
-    report("writing the model")
-    save_float(network, start, out / FLOAT)
-    # Export into a temporary folder and rename it last, so that an interrupted run never mixes files of two models.
-    new, old = out / f"{MODEL}.new", out / f"{MODEL}.old"
-    for left in (new, old):
-        shutil.rmtree(left, ignore_errors=True)
-    export_edge(network, start / TOKENIZER, new)
-    # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
-    earlier = load_question_hashes(start / WEIGHTS, remedy="train the base again") or ()
-    read = task.questions(done.steps)
-    for path in (out / FLOAT / WEIGHTS, new / GRAPH):
-        save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
-    if (out / MODEL).exists():
-        (out / MODEL).rename(old)
-    new.rename(out / MODEL)
-    shutil.rmtree(old, ignore_errors=True)
-    result = EdgeReport(
-        base=base,
-        data=examples.counts,
-        fingerprint=task.fingerprint,
-        held_out=len(examples.held_out),
-        pytrace=pytrace.__version__,
-        settings=msgspec.to_builtins(settings),
-        **{name: getattr(done, name) for name in _DONE},
-        threads=useful_threads(threads),
-        bytes=sum((out / MODEL / name).stat().st_size for name in (GRAPH, CHECK_GRAPH, SHARED)),
-        sha256={name: sha256_of(out / MODEL / name) for name in (GRAPH, CHECK_GRAPH, SHARED, TOKENIZER)},
-    )
-    replace_file(out / REPORT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    return result
+        train_package("onnxscript")  # the export needs it, at the end
+        trained = bool(checkpoints(out / CHECKPOINTS))
+        if trained and not resume:
+            raise InputError(f"{out} holds a training; continue with --resume, or name another --out")
+        if (out / MODEL).exists() and not trained and not (out / REPORT).is_file():
+            raise InputError(f"{out / MODEL} was not written by a training and would be replaced; name another --out")
+        start = registry.resolve(base, "base")
+        report("finding neighbors of passages")
+        encoder = OnnxEncoder(registry.resolve(_NEIGHBOR_ENCODER, "encoder"), threads=threads)
+        examples = edge_data(data, out, encoder, settings)
+        network = edge_network(start, seed=settings.seed, frozen_layers=settings.frozen_layers)
+        task = EdgeTask(
+            network,
+            Packer(start / TOKENIZER),
+            examples.reading,
+            examples.others,
+            examples.held_out,
+            examples.distractors,
+            settings,
+        )
+        before = {name: weight.clone() for name, weight in network.state_dict().items()}
+        report(f"training on {sum(examples.counts.values()):,} examples per pass, {len(examples.held_out):,} held out")
+        done = learn(
+            network, task, settings, length, threads=threads, directory=out / CHECKPOINTS, resume=resume,
+            recipe={"base": sha256_of(start / WEIGHTS)}, tell=on_progress,
+        )  # fmt: skip
+        mix_weights(network, before, settings.base_share)
+        report("writing the model")
+        save_float(network, start, out / FLOAT)
+        # Export into a temporary folder and rename it last, so that an interrupted run never mixes files of two models.
+        new, old = out / f"{MODEL}.new", out / f"{MODEL}.old"
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+        export_edge(network, start / TOKENIZER, new)
+        # Those that were read, by the training that it goes on from, too: a training may be shorter than a pass.
+        earlier = load_question_hashes(start / WEIGHTS, remedy="train the base again") or ()
+        read = task.questions(done.steps)
+        for path in (out / FLOAT / WEIGHTS, new / GRAPH):
+            save_question_hashes(path, read, made_by=_MADE_BY, earlier=earlier)
+        if (out / MODEL).exists():
+            (out / MODEL).rename(old)
+        new.rename(out / MODEL)
+        shutil.rmtree(old, ignore_errors=True)
+        result = EdgeReport(
+            base=base,
+            data=examples.counts,
+            fingerprint=task.fingerprint,
+            held_out=len(examples.held_out),
+            pytrace=pytrace.__version__,
+            settings=msgspec.to_builtins(settings),
+            **{name: getattr(done, name) for name in _DONE},
+            threads=useful_threads(threads),
+            bytes=sum((out / MODEL / name).stat().st_size for name in (GRAPH, CHECK_GRAPH, SHARED)),
+            sha256={name: sha256_of(out / MODEL / name) for name in (GRAPH, CHECK_GRAPH, SHARED, TOKENIZER)},
+        )
+        replace_file(out / REPORT, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+        return result
